@@ -1,0 +1,286 @@
+"""The one HTTP client: a pool of keep-alive connections over httptools, with a deadline on every call.
+
+It exists because the client is what a relay costs: any general client takes several times the CPU of this one
+(docs/decisions/0003-own-http-client.md). It speaks HTTP/1.1 with a body that is known in advance, and nothing more.
+
+What is raised: UpstreamFailed where the peer cannot be reached, breaks off or answers no HTTP; DeadlineExceeded where
+the time given ran out. A status of 400 or more is an answer, not an exception; `Reply.raise_for_status` makes it one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httptools
+
+from services.common import errors
+from services.common.errors import DeadlineExceeded, UpstreamFailed
+
+Headers = Iterable[tuple[str, str]]
+MAX_BODY = 64 * 1024 * 1024  # bytes of an answer that is read whole
+PAUSE_AT = 256 * 1024  # bytes of a stream that may wait for their reader before the socket is paused
+IDLE_SECONDS = 50.0  # below the 75 s after which our servers close an idle connection
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer read whole."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def raise_for_status(self, peer: str) -> Reply:
+        """Itself, or the error that the peer answered."""
+        if self.status >= 400:
+            raise errors.from_response(self.status, self.body, peer)
+        return self
+
+
+class _Connection(asyncio.Protocol):
+    """One connection; serves one exchange at a time. `wake` is set whenever there is news for the waiting side."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.open = False
+        self.used = False
+        self.idle_since = 0.0
+        self.parser = httptools.HttpResponseParser(self)
+        self.wake: asyncio.Future[None] | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.chunks: list[bytes] = []
+        self.buffered = 0
+        self.paused = False
+        self.complete = False
+        self.keep = False
+        self.failure: Exception | None = None
+
+    # -- asyncio.Protocol
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.open = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        self.fail(UpstreamFailed(f"{self.peer} closed the connection" + (f": {exc}" if exc else "")))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self.fail(UpstreamFailed(f"{self.peer} does not answer in HTTP: {error}"))
+            self.transport.abort()
+            return
+        if self.buffered > PAUSE_AT and not self.paused and not self.complete:
+            self.paused = True
+            self.transport.pause_reading()
+        self._notify()
+
+    # -- httptools
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self.status = self.parser.get_status_code()  # from here on the exchange counts as answered
+
+    def on_body(self, body: bytes) -> None:
+        self.chunks.append(body)
+        self.buffered += len(body)
+
+    def on_message_complete(self) -> None:
+        self.keep = self.parser.should_keep_alive()
+        self.complete = True
+
+    # -- for the client
+    def fail(self, error: Exception) -> None:
+        if not self.complete and self.failure is None:
+            self.failure = error
+        self._notify()
+
+    def _notify(self) -> None:
+        if self.wake is not None and not self.wake.done():
+            self.wake.set_result(None)
+
+    async def news(self) -> None:
+        """Wait until data, the end, or a failure has come."""
+        self.wake = asyncio.get_running_loop().create_future()
+        try:
+            await self.wake
+        finally:
+            self.wake = None
+
+    def take(self) -> bytes:
+        """What has arrived since the last call, as one piece."""
+        data = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+        self.chunks = []
+        self.buffered = 0
+        if self.paused and self.open:
+            self.paused = False
+            self.transport.resume_reading()
+        return data
+
+
+class StreamReply:
+    """An answer whose body is read as it comes; iterate once. Each item is what one read of the socket brought."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+        self.status = connection.status
+        self.headers = connection.headers
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        connection = self._connection
+        while True:
+            if connection.chunks:
+                yield connection.take()
+            elif connection.failure is not None:
+                raise connection.failure
+            elif connection.complete:
+                return
+            else:
+                await connection.news()
+
+    async def read(self) -> bytes:
+        """The rest of the body, at most MAX_BODY bytes."""
+        parts, size = [], 0
+        async for part in self:
+            parts.append(part)
+            size += len(part)
+            if size > MAX_BODY:
+                raise UpstreamFailed(f"{self._connection.peer} sent more than {MAX_BODY} bytes")
+        return b"".join(parts)
+
+
+class HttpClient:
+    """Connections to any number of peers. Not thread-safe; lives on one event loop."""
+
+    def __init__(self, *, connect_timeout: float = 2.0, max_idle: int = 64, tls: ssl.SSLContext | None = None) -> None:
+        self._connect_timeout = connect_timeout
+        self._max_idle = max_idle
+        self._tls = tls
+        self._idle: dict[str, list[_Connection]] = {}
+
+    async def request(
+        self, method: str, url: str, body: bytes = b"", *, headers: Headers = (), timeout: float
+    ) -> Reply:
+        """One exchange, read whole; `timeout` is the deadline of it all, in seconds."""
+        async with self.stream(method, url, body, headers=headers, timeout=timeout) as reply:
+            return Reply(reply.status, await reply.read(), reply.headers)
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, body: bytes = b"", *, headers: Headers = (), timeout: float
+    ) -> AsyncGenerator[StreamReply]:
+        """One exchange; entered when the status is known. `timeout` is the deadline until the last byte, in seconds.
+
+        Leaving before the end closes the connection, which tells the peer to stop.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        connection = await self._exchange(method, url, body, headers, deadline)
+        peer = connection.peer
+        expired = DeadlineExceeded(f"{peer} did not finish its answer within {timeout:.1f} s")
+        timer = loop.call_at(deadline, connection.fail, expired)
+        try:
+            yield StreamReply(connection)
+        finally:
+            timer.cancel()
+            self._put_back(peer, connection)
+
+    async def close(self) -> None:
+        """Close what is idle."""
+        for pool in self._idle.values():
+            for connection in pool:
+                connection.transport.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)
+
+    async def _exchange(self, method: str, url: str, body: bytes, headers: Headers, deadline: float) -> _Connection:
+        """Send the request and wait for the status; a stale pooled connection is replaced once."""
+        parts = urlsplit(url)
+        peer = f"{parts.scheme}://{parts.netloc}"
+        head = _head(method, parts.path + (f"?{parts.query}" if parts.query else ""), parts.netloc, headers, len(body))
+        loop = asyncio.get_running_loop()
+        while True:
+            connection = self._take_idle(peer) or await self._connect(peer, deadline)
+            fresh = not connection.used
+            connection.used = True
+            connection.reset()
+            timer = loop.call_at(deadline, connection.fail, DeadlineExceeded(f"{peer} did not answer in time"))
+            try:
+                connection.transport.write(head + body)
+                while not connection.status:
+                    if connection.failure is not None:
+                        raise connection.failure
+                    await connection.news()
+                return connection
+            except UpstreamFailed:
+                connection.transport.abort()
+                if fresh or connection.status:
+                    raise
+            except BaseException:
+                connection.transport.abort()
+                raise
+            finally:
+                timer.cancel()
+
+    def _take_idle(self, peer: str) -> _Connection | None:
+        pool = self._idle.get(peer, [])
+        now = asyncio.get_running_loop().time()
+        while pool:
+            connection = pool.pop()
+            if connection.open and now - connection.idle_since < IDLE_SECONDS:
+                return connection
+            connection.transport.abort()
+        return None
+
+    async def _connect(self, peer: str, deadline: float) -> _Connection:
+        parts = urlsplit(peer)
+        loop = asyncio.get_running_loop()
+        limit = min(self._connect_timeout, max(0.0, deadline - loop.time()))
+        secure = parts.scheme == "https"
+        try:
+            async with asyncio.timeout(limit):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(peer),
+                    parts.hostname or "",
+                    parts.port or (443 if secure else 80),
+                    ssl=(self._tls or ssl.create_default_context()) if secure else None,
+                )
+        except TimeoutError:
+            raise UpstreamFailed(f"no connection to {peer} within {limit:.1f} s") from None
+        except OSError as error:
+            raise UpstreamFailed(f"no connection to {peer}: {error.strerror or error}") from None
+        return connection
+
+    def _put_back(self, peer: str, connection: _Connection) -> None:
+        pool = self._idle.setdefault(peer, [])
+        whole = connection.complete and connection.keep and not connection.chunks and connection.open
+        if not whole or len(pool) >= self._max_idle:
+            connection.transport.abort()
+            return
+        connection.idle_since = asyncio.get_running_loop().time()
+        pool.append(connection)
+
+
+def _head(method: str, path: str, host: str, headers: Headers, length: int) -> bytes:
+    lines = [f"{method} {path or '/'} HTTP/1.1", f"Host: {host}", f"Content-Length: {length}"]
+    if length:
+        lines.append("Content-Type: application/json")
+    for name, value in headers:
+        if "\r" in value or "\n" in value:
+            raise ValueError(f"header {name} holds a line break")
+        lines.append(f"{name}: {value}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -1,0 +1,342 @@
+"""The one HTTP server: a router as a plain ASGI callable, and `serve`, which runs it under uvicorn with a drain.
+
+A handler takes a Request and returns a Response or a Stream. It raises DiphaseError for what the client should know.
+When the client goes away the handler is cancelled, so what it holds is given back in `finally`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import uvicorn
+from prometheus_client import Counter, Histogram
+
+from services.common import logs, metrics
+from services.common.errors import (
+    BodyTooLarge,
+    ClientTooSlow,
+    DiphaseError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+)
+from services.common.settings import RoleSettings
+
+JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream"
+T = TypeVar("T")
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+_requests = Counter(
+    "diphase_http_requests", "Requests answered, by route and status", ["route", "status"], registry=metrics.REGISTRY
+)
+_seconds = Histogram(
+    "diphase_http_request_seconds", "Time until the answer's last byte", ["route"],
+    buckets=metrics.SECONDS, registry=metrics.REGISTRY,
+)  # fmt: skip
+_log = logs.get()
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer that is known whole."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class Stream:
+    """An answer that is written as it comes; each item is sent at once. The iterator is closed on every path."""
+
+    items: AsyncIterator[bytes]
+    content_type: bytes = EVENT_STREAM
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """`value` (a struct, a dict, …) as JSON."""
+    return Response(msgspec.json.encode(value), status)
+
+
+class Request:
+    """What a handler sees of a request."""
+
+    def __init__(self, scope: Scope, receive: Receive, params: tuple[str, ...]) -> None:
+        self._receive = receive
+        self.path: str = scope["path"]
+        self.params = params
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.on_body_read: Callable[[], None] = lambda: None
+
+    def header(self, name: str) -> str | None:
+        """A header's value, or None; names in lower case."""
+        value = self.headers.get(name.encode("latin-1"))
+        return None if value is None else value.decode("latin-1")
+
+    async def body(self, limit: int, timeout: float) -> bytes:
+        """The whole body; raises BodyTooLarge past `limit` bytes and ClientTooSlow past `timeout` seconds."""
+        announced = self.headers.get(b"content-length", b"")
+        if announced.isdigit() and int(announced) > limit:
+            raise BodyTooLarge(f"the body has {int(announced)} bytes, the limit is {limit}: send less in one request")
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._read(limit)
+        except TimeoutError:
+            raise ClientTooSlow(f"the body did not arrive within {timeout:.0f} s: send the request again") from None
+
+    async def _read(self, limit: int) -> bytes:
+        parts, size, more = [], 0, True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise asyncio.CancelledError
+            part = message.get("body", b"")
+            size += len(part)
+            if size > limit:
+                raise BodyTooLarge(f"the body is over the limit of {limit} bytes: send less in one request")
+            parts.append(part)
+            more = message.get("more_body", False)
+        self.on_body_read()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def json(self, type_: type[T], *, limit: int = 4 * 1024 * 1024, timeout: float = 10.0) -> T:
+        """The body decoded as `type_`; raises InvalidRequest naming the field."""
+        try:
+            return msgspec.json.decode(await self.body(limit, timeout), type=type_)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"the body is not a valid {type_.__name__}: {error}") from None
+
+    async def disconnected(self) -> None:
+        """Return when the client has gone; to be awaited once the body is read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+Handler = Callable[["Request"], Coroutine[Any, Any, Response | Stream]]
+Check = Callable[[], str | None]
+
+
+class App:
+    """Routes, and the three paths that every role has: /health, /ready, /metrics.
+
+    `health` and `ready` return None, or what is wrong, which is answered with 503.
+    """
+
+    def __init__(self, *, health: Check = lambda: None, ready: Check = lambda: None) -> None:
+        self._health, self._ready = health, ready
+        self._routes: dict[str, dict[str, tuple[str, Handler]]] = {}
+        self.draining = False
+        self.inflight = 0
+        self.route("GET", "/health", self._get_health)
+        self.route("GET", "/ready", self._get_ready)
+        self.route("GET", "/metrics", self._get_metrics)
+
+    def route(self, method: str, path: str, handler: Handler) -> None:
+        """Serve `path`; if it ends in /{…}, the last segment is the request's only parameter."""
+        key = path.rsplit("/", 1)[0] + "/*" if path.endswith("}") else path
+        self._routes.setdefault(key, {})[method] = (path, handler)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            return
+        started = time.perf_counter()
+        outcome = _Outcome()
+        self.inflight += 1
+        try:
+            await self._serve(scope, receive, send, outcome)
+        finally:
+            self.inflight -= 1
+            _requests.labels(outcome.route, outcome.status).inc()
+            _seconds.labels(outcome.route).observe(time.perf_counter() - started)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, outcome: _Outcome) -> None:
+        try:
+            outcome.route, handler, params = self._find(scope["method"], scope["path"])
+            async with _cancelled_with_client(Request(scope, receive, params)) as request:
+                result = await handler(request)
+                outcome.status, outcome.begun = (result.status if isinstance(result, Response) else 200), True
+                await (_respond(send, result) if isinstance(result, Response) else _stream(send, result))
+        except asyncio.CancelledError:
+            outcome.status = 499  # the client closed the request, as nginx counts it
+        except DiphaseError as error:
+            outcome.status = error.status
+            if not outcome.begun:
+                await _respond(send, _error_response(error))
+        except Exception:  # the last resort: a fault of ours must not become a stack trace at the client
+            _log.exception("handler_failed", path=scope["path"])
+            outcome.status = 500
+            if not outcome.begun:
+                await _respond(send, _error_response(DiphaseError("internal error; this role's log has the details")))
+        # Where the answer had begun, returning without its end makes uvicorn cut the connection: no silent truncation.
+
+    def _find(self, method: str, path: str) -> tuple[str, Handler, tuple[str, ...]]:
+        params: tuple[str, ...] = ()
+        methods = self._routes.get(path)
+        if methods is None:
+            parent, _, last = path.rpartition("/")
+            methods, params = self._routes.get(parent + "/*"), (last,)
+        if methods is None:
+            raise NotFound(f"there is no {path} here")
+        if method not in methods:
+            raise MethodNotAllowed(f"{path} takes {' or '.join(methods)}, not {method}")
+        return *methods[method], params
+
+    async def _get_health(self, _request: Request) -> Response:
+        return _verdict(self._health())
+
+    async def _get_ready(self, _request: Request) -> Response:
+        return _verdict("draining" if self.draining else self._ready())
+
+    async def _get_metrics(self, _request: Request) -> Response:
+        return Response(metrics.exposition(), content_type=metrics.CONTENT_TYPE.encode())
+
+
+@dataclass(slots=True)
+class _Outcome:
+    route: str = "unknown"
+    status: int = 500
+    begun: bool = False  # the status line is sent
+
+
+@contextlib.asynccontextmanager
+async def _cancelled_with_client(request: Request) -> AsyncIterator[Request]:
+    """The `async with` is cancelled when the client goes away, from the moment the request's body is read."""
+    task = asyncio.current_task()
+    assert task is not None
+    watcher: asyncio.Future[None] | None = None
+
+    async def watch() -> None:
+        await request.disconnected()
+        task.cancel()
+
+    def start_watching() -> None:
+        nonlocal watcher
+        watcher = asyncio.ensure_future(watch())
+
+    request.on_body_read = start_watching
+    try:
+        yield request
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+        if task.cancelling():
+            task.uncancel()  # it was the watcher's cancel, and it ends here
+
+
+def _verdict(fault: str | None) -> Response:
+    return json_response(
+        {"status": "ok"} if fault is None else {"status": "fail", "reason": fault}, 503 if fault else 200
+    )
+
+
+def _error_response(error: DiphaseError) -> Response:
+    headers = () if error.retry_after is None else ((b"retry-after", b"%d" % max(1, round(error.retry_after))),)
+    return Response(error.body(), error.status, JSON, headers)
+
+
+async def _respond(send: Send, response: Response) -> None:
+    headers = [
+        (b"content-type", response.content_type),
+        (b"content-length", b"%d" % len(response.body)),
+        *response.headers,
+    ]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+async def _stream(send: Send, stream: Stream) -> None:
+    headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-cache"), *stream.headers]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    try:
+        async for item in stream.items:
+            await send({"type": "http.response.body", "body": item, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        close = getattr(stream.items, "aclose", None)
+        if close is not None:
+            await close()
+
+
+# -- running it -----------------------------------------------------------------------------------------------------
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: a signal starts our drain first."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; then `/ready` fails, `drain` is awaited, running requests end, within
+    `drain_seconds` together. A second signal ends at once.
+    """
+    if settings.exit_with_parent:
+        _exit_with_parent()
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http="httptools",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+    )
+    server = _Server(config)
+    loop = asyncio.get_running_loop()
+    stopping: list[asyncio.Task[None]] = []
+
+    async def stop() -> None:
+        app.draining = True
+        if drain is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(settings.drain_seconds):
+                    await drain()
+        server.should_exit = True
+
+    def on_signal() -> None:
+        _log.info("stopping", forced=bool(stopping))
+        if stopping:
+            server.force_exit = server.should_exit = True
+        else:
+            stopping.append(loop.create_task(stop()))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    _log.info("serving", url=f"http://{settings.host}:{settings.port}")
+    await server.serve()
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a role's main coroutine on uvloop; ends the process with status 0 after a drain."""
+    import uvloop
+
+    uvloop.run(main())
+
+
+def _exit_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the process that started us dies, so that no role outlives its supervisor."""
+    if not sys.platform.startswith("linux"):
+        return
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)

@@ -1,0 +1,136 @@
+"""The settings of every role: the only place where an environment variable is named.
+
+A field's environment variable is its name in capitals (`kv_ttl_seconds` is `KV_TTL_SECONDS`). A role reads its
+settings once, at start, with `from_environ`; whoever starts a role writes them with `to_environ`, so a name exists once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+Phase = Literal["prefill", "decode"]
+Transport = Literal["shm", "tcp"]
+Dtype = Literal["float32", "bfloat16"]
+
+
+class SettingsError(Exception):
+    """The environment of a role is wrong; the message names each variable and what it must be."""
+
+
+def _split(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+Urls = Annotated[tuple[str, ...], BeforeValidator(_split), Field(min_length=1)]
+
+
+class RoleSettings(BaseModel):
+    """What every role has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    instance: str = Field(description="unique name of this process in its stack, such as decode-worker-0")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(ge=1, le=65535, description="port to listen on")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    drain_seconds: float = Field(30.0, ge=0, description="after SIGTERM, how long running requests may take to end")
+    exit_with_parent: bool = Field(False, description="end when the supervising process dies (Linux)")
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Self:
+        """Read the settings; raises SettingsError naming every variable that is missing or wrong."""
+        values = {name: environ[name.upper()] for name in cls.model_fields if environ.get(name.upper(), "") != ""}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            faults = [f"{'_'.join(map(str, e['loc'][:1])).upper()}: {e['msg']}" for e in error.errors()]
+            raise SettingsError("; ".join(faults)) from None
+
+    def to_environ(self) -> dict[str, str]:
+        """The variables that reproduce these settings; those at their default are left out."""
+        out = {}
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            out[name.upper()] = (
+                ",".join(value)
+                if isinstance(value, tuple)
+                else str(value).lower()
+                if isinstance(value, bool)
+                else str(value)
+            )
+        return dict(sorted(out.items()))
+
+
+class ModelSettings(BaseModel):
+    """Which model a role serves; gateway and workers must agree."""
+
+    model_path: Path = Field(description="folder with config.json, tokenizer.json and, for workers, *.safetensors")
+    model_name: str = Field(description="the name that clients use")
+    model_revision: str = Field("main", description="only workers of one revision are paired")
+    max_model_len: int = Field(8192, ge=64, description="tokens of prompt and answer together")
+
+
+class GatewaySettings(ModelSettings, RoleSettings):
+    """The OpenAI front."""
+
+    scheduler_urls: Urls
+    gateway_api_keys_file: Path = Field(description='JSON list of {"name", "sha256"}: the hash of each key')
+    decode_max_tokens: int = Field(2048, ge=1, description="most tokens one answer may have; the default of max_tokens")
+    gateway_max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024)
+    gateway_max_inflight: int = Field(1024, ge=1, description="requests at once; more get 429")
+    gateway_request_timeout_seconds: float = Field(300.0, gt=0, description="a request's deadline, queueing included")
+    gateway_body_timeout_seconds: float = Field(30.0, gt=0, description="how long a client may take to send its body")
+    gateway_keepalive_seconds: float = Field(15.0, gt=0, description="silence after which a stream gets an SSE comment")
+
+
+class SchedulerSettings(RoleSettings):
+    """Who serves a request."""
+
+    scheduler_max_queue: int = Field(256, ge=0, description="requests that may wait for a worker; more get 429")
+    scheduler_heartbeat_timeout_seconds: float = Field(2.5, gt=0, description="silence after which a worker is absent")
+    scheduler_absent_grace_seconds: float = Field(
+        30.0, ge=0, description="how long requests wait for a phase whose last worker vanished before they get 503"
+    )
+
+
+class WorkerSettings(ModelSettings, RoleSettings):
+    """A prefill or a decode worker."""
+
+    phase: Phase
+    advertise_url: str = Field(description="base URL at which gateways reach this worker")
+    scheduler_urls: Urls
+    kv_url: str = Field(description="base URL of the kv service")
+    heartbeat_seconds: float = Field(0.5, gt=0)
+    dtype: Dtype = "float32"
+    threads: int = Field(1, ge=1, description="threads of the engine's matrix work")
+
+    prefill_max_batch_tokens: int = Field(2048, ge=64, description="tokens that one engine step computes at most")
+    decode_max_tokens: int = Field(2048, ge=1, description="most tokens one request may generate")
+    decode_idle_wait_ms: float = Field(
+        20.0, ge=0, description="longest sleep of an idle engine loop before it looks after deadlines again"
+    )
+    worker_max_running: int = Field(32, ge=1, description="sequences in one batch")
+    worker_max_waiting: int = Field(64, ge=0, description="requests admitted but not running; more get 429")
+
+    kv_transport: Transport = Field("shm", description="how decode pulls KV from prefill")
+    kv_transfer_host: str = Field("127.0.0.1", description="address of the TCP transfer server, as decode reaches it")
+    kv_transfer_port: int = Field(0, ge=0, le=65535, description="its port; 0 takes a free one")
+    kv_socket: Path = Field(description="Unix socket of the shared-memory transfer server")
+    kv_block_size: int = Field(64, ge=1, description="tokens in a KV block")
+    kv_pool_mib: int = Field(1024, ge=1, description="size of the preallocated KV pool")
+    kv_lease_seconds: float = Field(30.0, gt=0, description="a lease's life unless renewed")
+    kv_ttl_seconds: float = Field(300.0, gt=0, description="upper bound of a lease's life, renewals included")
+    kv_transfer_timeout_seconds: float = Field(20.0, gt=0, description="deadline of one transfer, from its start")
+
+
+class KvSettings(RoleSettings):
+    """The kv service: the directory of handles."""
+
+    kv_ttl_seconds: float = Field(300.0, gt=0, description="how long a handle is kept unless released")
+    kv_max_handles: int = Field(100_000, ge=1)
