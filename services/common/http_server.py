@@ -60,7 +60,11 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that is written as it comes; each item is sent at once. The iterator is closed on every path."""
+    """An answer that is written as it comes; each item is sent at once.
+
+    `items.aclose()` is awaited on every path, also before the first item was asked for. An async generator that never
+    began does not run its `finally` then: where something must be given back, use a class with `aclose`.
+    """
 
     items: AsyncIterator[bytes]
     content_type: bytes = EVENT_STREAM
@@ -261,8 +265,8 @@ async def _respond(send: Send, response: Response) -> None:
 
 async def _stream(send: Send, stream: Stream) -> None:
     headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-cache"), *stream.headers]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
     try:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         async for item in stream.items:
             await send({"type": "http.response.body", "body": item, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
