@@ -1,0 +1,161 @@
+"""A stack of its own for a test: an isolated project folder, free ports, and the `diphase` command on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import openai
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).parents[2]
+UP_SECONDS = 240
+MODEL = "SmolLM2-135M-Instruct"
+
+
+def free_base_port(count: int = 60) -> int:
+    """The first of `count` ports in a row that are free now."""
+    for base in range(20000 + os.getpid() % 5000, 60000, count):
+        sockets: list[socket.socket] = []
+        try:
+            for port in range(base, base + count):
+                probe = socket.socket()
+                sockets.append(probe)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        else:
+            return base
+        finally:
+            for probe in sockets:
+                probe.close()
+    raise RuntimeError("no free ports")
+
+
+def wait_until(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Poll; fails naming what did not come about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(0.05)
+
+
+@dataclass
+class Stack:
+    """`project` holds Pulumi.yaml, stacks/ and, once up, .diphase/."""
+
+    project: Path
+    name: str = "local"
+    config: dict[str, Any] = field(default_factory=dict)
+    base_port: int = field(default_factory=free_base_port)
+
+    def __post_init__(self) -> None:
+        (self.project / "stacks").mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "Pulumi.yaml", self.project)
+        self.write_config()
+
+    @property
+    def config_file(self) -> Path:
+        return self.project / "stacks" / f"Pulumi.{self.name}.yaml"
+
+    def write_config(self) -> None:
+        """The checkout's own local stack with this stack's ports and changes."""
+        document = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text())
+        values = document["config"]
+        for key, value in {"local": {"basePort": self.base_port}, **self.config}.items():
+            group = values.setdefault(f"diphase:{key}", {})
+            if isinstance(value, dict):
+                group.update(value)
+            else:
+                values[f"diphase:{key}"] = value
+        self.config_file.write_text(yaml.safe_dump(document))
+
+    def run(self, *args: str, check: bool = True, timeout: float = UP_SECONDS) -> subprocess.CompletedProcess[str]:
+        """`diphase ARGS --stack NAME`."""
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "diphase"), *args, "--stack", self.name],
+            cwd=self.project,
+            env={**os.environ, "DIPHASE_PROJECT": str(self.project), "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check:
+            assert done.returncode == 0, f"diphase {args}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def up(self) -> None:
+        self.run("up")
+
+    def down(self) -> None:
+        self.run("down")
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self.run("status", "--json", check=False).stdout)
+        return status
+
+    @property
+    def gateway(self) -> str:
+        return f"http://127.0.0.1:{self.base_port}"
+
+    @property
+    def api_key(self) -> str:
+        return Path(self.status()["gateway"]["api_key_file"]).read_text().strip()
+
+    def client(self, **options: Any) -> openai.OpenAI:
+        """The official client, without retries of its own: a failure must show."""
+        return openai.OpenAI(base_url=f"{self.gateway}/v1", api_key=self.api_key, max_retries=0, timeout=180, **options)
+
+    def role(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(role for role in self.status()["roles"] if role["name"] == name)
+        return found
+
+    def roles(self, prefix: str) -> list[dict[str, Any]]:
+        return [role for role in self.status()["roles"] if role["name"].startswith(prefix)]
+
+    def kill(self, name: str) -> int:
+        """SIGKILL a role's process; returns the pid that it had."""
+        pid: int = self.role(name)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def wait_ready(self, seconds: float = 60.0) -> None:
+        """Until every role is ready (again)."""
+        wait_until("all roles ready", lambda: all(role["ready"] for role in self.status()["roles"]), seconds)
+
+    def metric(self, role: str, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that carry these labels."""
+        with urllib.request.urlopen(self.role(role)["url"] + "/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def at_rest(self) -> bool:
+        """No request, no lease, no block in use anywhere."""
+        try:
+            workers = [role["name"] for role in self.status()["roles"] if "worker" in role["name"]]
+            return all(
+                self.metric(worker, "diphase_kv_blocks_free") == self.metric(worker, "diphase_kv_blocks")
+                and self.metric(worker, "diphase_kv_leases_open") == 0
+                and self.metric(worker, "vllm:num_requests_running") == 0
+                for worker in workers
+            )
+        except (urllib.error.URLError, ConnectionError):
+            return False
