@@ -1,4 +1,4 @@
-"""Turns a Llama model in a GGUF file into the folder that transformers and tokenizers read: float32 safetensors and JSON files.
+"""Turns a Llama model in a GGUF file into the folder that transformers reads: float32 safetensors and JSON files.
 
 What the quantised file holds is what the folder holds: weights are dequantised, nothing is rounded again.
 """

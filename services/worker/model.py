@@ -166,7 +166,8 @@ def _lock(path: Path) -> Iterator[None]:
 def _from_hub(source: str, revision: str | None, cache: Path) -> PreparedModel:
     if not revision:
         raise ModelError(
-            f"model source {source} is a hub id: set model.revision to a tag or commit, so that every worker loads the same weights"
+            f"model source {source} is a hub id: set model.revision to a tag or commit, "
+            "so that every worker loads the same weights"
         )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError

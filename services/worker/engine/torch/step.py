@@ -1,0 +1,53 @@
+"""One pass of the model over a batch: the part of the engine that knows torch but not requests' lives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from services.worker.engine.torch import sampler
+from services.worker.engine.torch.batch import Batch
+from services.worker.engine.torch.sampler import Choice
+from services.worker.engine.torch.sequence import Sequence
+
+
+def forward(model: Any, batch: Batch) -> Tensor:
+    """Compute the batch's KV and the logits [rows that give a token, V] in float32."""
+    rows = batch.last_rows if len(batch.last_rows) else torch.zeros(1, dtype=torch.int64)
+    out = model(
+        input_ids=batch.token_ids, position_ids=batch.positions, use_cache=False, logits_to_keep=rows, batch=batch
+    )
+    logits: Tensor = out.logits[0, : len(batch.last_rows)]
+    return logits.float()
+
+
+def choose(logits: Tensor, sequences: list[Sequence]) -> list[Choice | None]:
+    """A token for each row of logits; None where the logits are not finite numbers."""
+    if not sequences:
+        return []
+    best = logits.max(-1)
+    # A NaN or an infinity anywhere in a row shows in its largest or in its sum.
+    sound = (best.values.isfinite() & logits.sum(-1).isfinite()).tolist()
+    greedy = best.indices.tolist()
+    out: list[Choice | None] = []
+    for row, sequence in enumerate(sequences):
+        if not sound[row]:
+            out.append(None)
+        elif is_plain(sequence):
+            out.append(Choice(greedy[row]))
+        else:
+            out.append(sampler.choose(logits[row], sequence.answer, sequence.request.sampling, len(sequence.tokens)))
+    return out
+
+
+def is_plain(sequence: Sequence) -> bool:
+    """Whether the largest logit is all that is asked for."""
+    sampling = sequence.request.sampling
+    return (
+        sampling.temperature < sampler.GREEDY_BELOW
+        and sampling.logprobs is None
+        and not sampling.frequency_penalty
+        and not sampling.presence_penalty
+    )
