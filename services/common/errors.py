@@ -183,3 +183,9 @@ def from_response(status: int, body: bytes, peer: str) -> DiphaseError:
     if cls is None or cls.status != status:
         return UpstreamFailed(f"{peer} answered {status}: {error.message}")
     return cls(error.message, param=error.param)
+
+
+def from_event(error: ErrorBody, peer: str) -> DiphaseError:
+    """The error that `peer` sent in the middle of a stream, where no status goes with it."""
+    cls = _BY_CODE.get(error.code or "", UpstreamFailed)
+    return cls(error.message if cls is not UpstreamFailed else f"{peer}: {error.message}", param=error.param)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -47,11 +47,13 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = peer
+        self.loop = loop
         self.open = False
         self.used = False
-        self.idle_since = 0.0
+        self.idle_since: float | None = None  # None while an exchange runs
+        self.heard_at = 0.0
         self.parser = httptools.HttpResponseParser(self)
         self.wake: asyncio.Future[None] | None = None
         self.reset()
@@ -77,6 +79,10 @@ class _Connection(asyncio.Protocol):
         self.fail(UpstreamFailed(f"{self.peer} closed the connection" + (f": {exc}" if exc else "")))
 
     def data_received(self, data: bytes) -> None:
+        if self.idle_since is not None:  # nobody asked: the next answer on this connection could not be trusted
+            self.transport.abort()
+            return
+        self.heard_at = self.loop.time()
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -115,7 +121,7 @@ class _Connection(asyncio.Protocol):
 
     async def news(self) -> None:
         """Wait until data, the end, or a failure has come."""
-        self.wake = asyncio.get_running_loop().create_future()
+        self.wake = self.loop.create_future()
         try:
             await self.wake
         finally:
@@ -140,17 +146,19 @@ class StreamReply:
         self.status = connection.status
         self.headers = connection.headers
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> StreamReply:
+        return self
+
+    async def __anext__(self) -> bytes:
         connection = self._connection
         while True:
             if connection.chunks:
-                yield connection.take()
-            elif connection.failure is not None:
+                return connection.take()
+            if connection.failure is not None:
                 raise connection.failure
-            elif connection.complete:
-                return
-            else:
-                await connection.news()
+            if connection.complete:
+                raise StopAsyncIteration
+            await connection.news()
 
     async def read(self) -> bytes:
         """The rest of the body, at most MAX_BODY bytes."""
@@ -181,10 +189,18 @@ class HttpClient:
 
     @asynccontextmanager
     async def stream(
-        self, method: str, url: str, body: bytes = b"", *, headers: Headers = (), timeout: float
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        *,
+        headers: Headers = (),
+        timeout: float,
+        silence: float | None = None,
     ) -> AsyncGenerator[StreamReply]:
         """One exchange; entered when the status is known. `timeout` is the deadline until the last byte, in seconds.
 
+        A peer that sends nothing for `silence` seconds once it has answered counts as failed.
         Leaving before the end closes the connection, which tells the peer to stop.
         """
         loop = asyncio.get_running_loop()
@@ -193,10 +209,13 @@ class HttpClient:
         peer = connection.peer
         expired = DeadlineExceeded(f"{peer} did not finish its answer within {timeout:.1f} s")
         timer = loop.call_at(deadline, connection.fail, expired)
+        watch = None if silence is None else _SilenceWatch(connection, silence)
         try:
             yield StreamReply(connection)
         finally:
             timer.cancel()
+            if watch is not None:
+                watch.timer.cancel()
             self._put_back(peer, connection)
 
     async def close(self) -> None:
@@ -213,8 +232,9 @@ class HttpClient:
         peer = f"{parts.scheme}://{parts.netloc}"
         head = _head(method, parts.path + (f"?{parts.query}" if parts.query else ""), parts.netloc, headers, len(body))
         loop = asyncio.get_running_loop()
+        connection = self._take_idle(peer)
         while True:
-            connection = self._take_idle(peer) or await self._connect(peer, deadline)
+            connection = connection or await self._connect(peer, deadline)
             fresh = not connection.used
             connection.used = True
             connection.reset()
@@ -230,6 +250,7 @@ class HttpClient:
                 connection.transport.abort()
                 if fresh or connection.status:
                     raise
+                connection = None  # it was stale: once more, on a new one
             except BaseException:
                 connection.transport.abort()
                 raise
@@ -241,7 +262,8 @@ class HttpClient:
         now = asyncio.get_running_loop().time()
         while pool:
             connection = pool.pop()
-            if connection.open and now - connection.idle_since < IDLE_SECONDS:
+            if connection.open and connection.idle_since is not None and now - connection.idle_since < IDLE_SECONDS:
+                connection.idle_since = None
                 return connection
             connection.transport.abort()
         return None
@@ -254,12 +276,14 @@ class HttpClient:
         try:
             async with asyncio.timeout(limit):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(peer),
+                    lambda: _Connection(peer, loop),
                     parts.hostname or "",
                     parts.port or (443 if secure else 80),
                     ssl=(self._tls or ssl.create_default_context()) if secure else None,
                 )
         except TimeoutError:
+            if loop.time() >= deadline:
+                raise DeadlineExceeded(f"no connection to {peer} before the deadline") from None
             raise UpstreamFailed(f"no connection to {peer} within {limit:.1f} s") from None
         except OSError as error:
             raise UpstreamFailed(f"no connection to {peer}: {error.strerror or error}") from None
@@ -273,6 +297,23 @@ class HttpClient:
             return
         connection.idle_since = asyncio.get_running_loop().time()
         pool.append(connection)
+
+
+class _SilenceWatch:
+    """Fails a connection that brings nothing for some time; one timer for each such time, none for each read."""
+
+    def __init__(self, connection: _Connection, seconds: float) -> None:
+        self._connection, self._seconds = connection, seconds
+        self.timer = connection.loop.call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        connection = self._connection
+        now = connection.loop.time()
+        since = now if connection.paused else connection.heard_at
+        if now - since >= self._seconds:
+            connection.fail(UpstreamFailed(f"{connection.peer} sent nothing for {self._seconds:.0f} s"))
+            return
+        self.timer = connection.loop.call_at(since + self._seconds, self._check)
 
 
 def _head(method: str, path: str, host: str, headers: Headers, length: int) -> bytes:

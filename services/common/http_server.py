@@ -33,6 +33,7 @@ from services.common.settings import RoleSettings
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
+STALLED_SECONDS = 60.0  # how long the client of a stream with `silence` may leave what it was sent unread
 T = TypeVar("T")
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -64,11 +65,18 @@ class Stream:
 
     `items.aclose()` is awaited on every path, also before the first item was asked for. An async generator that never
     began does not run its `finally` then: where something must be given back, use a class with `aclose`.
+
+    With `silence` (seconds) the status is sent with the first item, so that an error before it is answered with a
+    status of its own; after so long without an item the stream begins, or goes on, with `keepalive`.
+    An error after the beginning is sent as `error_event(error)` and ends the stream; without it the connection is cut.
     """
 
     items: AsyncIterator[bytes]
     content_type: bytes = EVENT_STREAM
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    silence: float = 0.0
+    keepalive: bytes = b": keepalive\n\n"
+    error_event: Callable[[DiphaseError], bytes] | None = None
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -150,7 +158,7 @@ class App:
         self.route("GET", "/metrics", self._get_metrics)
 
     def route(self, method: str, path: str, handler: Handler) -> None:
-        """Serve `path`; if it ends in /{…}, the last segment is the request's only parameter."""
+        """Serve `path`; if it ends in /{…}, the rest of the path is the request's only parameter."""
         key = path.rsplit("/", 1)[0] + "/*" if path.endswith("}") else path
         self._routes.setdefault(key, {})[method] = (path, handler)
 
@@ -163,6 +171,8 @@ class App:
         self.inflight += 1
         try:
             await self._serve(scope, receive, send, outcome)
+        except asyncio.CancelledError:
+            outcome.status = 499  # the client closed the request, as nginx counts it
         finally:
             self.inflight -= 1
             _requests.labels(outcome.route, outcome.status).inc()
@@ -173,27 +183,30 @@ class App:
             outcome.route, handler, params = self._find(scope["method"], scope["path"])
             async with _cancelled_with_client(Request(scope, receive, params)) as request:
                 result = await handler(request)
-                outcome.status, outcome.begun = (result.status if isinstance(result, Response) else 200), True
-                await (_respond(send, result) if isinstance(result, Response) else _stream(send, result))
-        except asyncio.CancelledError:
-            outcome.status = 499  # the client closed the request, as nginx counts it
+                if isinstance(result, Response):
+                    outcome.status, outcome.begun = result.status, True
+                    await _respond(send, result)
+                else:
+                    outcome.headers = result.headers
+                    await _stream(send, result, outcome)
         except DiphaseError as error:
             outcome.status = error.status
             if not outcome.begun:
-                await _respond(send, _error_response(error))
+                await _respond(send, _error_response(error, outcome.headers))
         except Exception:  # the last resort: a fault of ours must not become a stack trace at the client
             _log.exception("handler_failed", path=scope["path"])
             outcome.status = 500
             if not outcome.begun:
-                await _respond(send, _error_response(DiphaseError("internal error; this role's log has the details")))
+                await _respond(send, _error_response(_internal_error(), outcome.headers))
         # Where the answer had begun, returning without its end makes uvicorn cut the connection: no silent truncation.
 
     def _find(self, method: str, path: str) -> tuple[str, Handler, tuple[str, ...]]:
         params: tuple[str, ...] = ()
         methods = self._routes.get(path)
-        if methods is None:
-            parent, _, last = path.rpartition("/")
-            methods, params = self._routes.get(parent + "/*"), (last,)
+        parent = path
+        while methods is None and "/" in parent:  # a parameter may hold slashes, as names of models do
+            parent = parent.rpartition("/")[0]
+            methods, params = self._routes.get(parent + "/*"), (path[len(parent) + 1 :],)
         if methods is None:
             raise NotFound(f"there is no {path} here")
         if method not in methods:
@@ -215,6 +228,7 @@ class _Outcome:
     route: str = "unknown"
     status: int = 500
     begun: bool = False  # the status line is sent
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # of the stream, so that an error in its place carries them too
 
 
 @contextlib.asynccontextmanager
@@ -248,8 +262,15 @@ def _verdict(fault: str | None) -> Response:
     )
 
 
-def _error_response(error: DiphaseError) -> Response:
-    headers = () if error.retry_after is None else ((b"retry-after", b"%d" % max(1, round(error.retry_after))),)
+def _internal_error() -> DiphaseError:
+    return DiphaseError("internal error; this role's log has the details")
+
+
+def _error_response(error: DiphaseError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    if error.retry_after is not None:
+        headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
+    if error.status == ClientTooSlow.status:
+        headers = (*headers, (b"connection", b"close"))  # the rest of the body is not waited for
     return Response(error.body(), error.status, JSON, headers)
 
 
@@ -263,17 +284,87 @@ async def _respond(send: Send, response: Response) -> None:
     await send({"type": "http.response.body", "body": response.body})
 
 
-async def _stream(send: Send, stream: Stream) -> None:
-    headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-cache"), *stream.headers]
+async def _stream(send: Send, stream: Stream, outcome: _Outcome) -> None:
+    writer = _StreamWriter(send, stream, outcome)
     try:
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if not stream.silence:
+            await writer.begin()
         async for item in stream.items:
-            await send({"type": "http.response.body", "body": item, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            await writer.write(item)
+        await writer.end()
+    except Exception as error:  # whatever it is, a reader in the middle of a stream is told
+        if not outcome.begun or stream.error_event is None:
+            raise
+        if not isinstance(error, DiphaseError):
+            _log.exception("stream_failed", route=outcome.route)
+            error = _internal_error()
+        await writer.write(stream.error_event(error))
+        await writer.end()
+        outcome.status = error.status
     finally:
+        writer.stop()
         close = getattr(stream.items, "aclose", None)
         if close is not None:
             await close()
+
+
+class _StreamWriter:
+    """Writes a stream and its keepalives; one timer for each silence, none for each item."""
+
+    def __init__(self, send: Send, stream: Stream, outcome: _Outcome) -> None:
+        self._send, self._stream, self._outcome = send, stream, outcome
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self._writing = False
+        self._task = asyncio.current_task()
+        self._beat: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(stream.silence, self._tick) if stream.silence else None
+
+    async def begin(self) -> None:
+        """Send the status, once."""
+        if self._outcome.begun:
+            return
+        self._outcome.begun, self._outcome.status = True, 200
+        stream = self._stream
+        headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-cache"), *stream.headers]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, item: bytes) -> None:
+        """Send an item; waits while the client does not read."""
+        self._writing = True
+        await self.begin()
+        await self._send({"type": "http.response.body", "body": item, "more_body": True})
+        self._writing = False
+        self._last = self._loop.time()
+
+    async def end(self) -> None:
+        """Send the end of the body."""
+        self.stop()
+        await self.begin()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    def stop(self) -> None:
+        """No more keepalives."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._beat is not None:
+            self._beat.cancel()
+
+    def _tick(self) -> None:
+        now, silence = self._loop.time(), self._stream.silence
+        if self._writing:
+            if now - self._last > STALLED_SECONDS and self._task is not None:
+                self._task.cancel()  # the client has stopped reading: what the request holds is given back
+                return
+        elif now - self._last >= silence - 1e-3:
+            self._last = now
+            self._beat = self._loop.create_task(self._keepalive())
+        due = now + silence if self._writing else self._last + silence
+        self._timer = self._loop.call_at(due, self._tick)
+
+    async def _keepalive(self) -> None:
+        await self.begin()
+        await self._send({"type": "http.response.body", "body": self._stream.keepalive, "more_body": True})
 
 
 # -- running it -----------------------------------------------------------------------------------------------------
@@ -312,10 +403,13 @@ async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[
 
     async def stop() -> None:
         app.draining = True
+        started = loop.time()
         if drain is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(settings.drain_seconds):
                     await drain()
+        left = settings.drain_seconds - (loop.time() - started)
+        config.timeout_graceful_shutdown = max(1, round(left))  # uvicorn takes whole seconds
         server.should_exit = True
 
     def on_signal() -> None:
