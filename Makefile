@@ -1,0 +1,29 @@
+PYTHON ?= python3
+STACK ?= local
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help up down test check bench set-up
+
+help: ## what can be done here
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+set-up: ## install what is needed: uv, the Python environment, the Pulumi CLI
+	@$(PYTHON) -m scripts.bootstrap
+
+up: set-up ## stand up the service on this machine (STACK=local)
+	@$(BIN)/diphase up --stack $(STACK)
+
+down: set-up ## take it down again
+	@$(BIN)/diphase down --stack $(STACK)
+
+check: set-up ## format, lint and types; fast
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check ## everything, with the real Pulumi CLI and the real model
+	$(BIN)/python -m pytest
+
+bench: set-up ## figures, beside transformers
+	$(BIN)/python -m tests.bench

@@ -1,0 +1,1 @@
+"""What is provisioned: one Pulumi program, read by `infra.__main__`."""

@@ -1,0 +1,1 @@
+"""The roles of a stack as supervised processes of one machine."""

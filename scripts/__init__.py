@@ -1,0 +1,1 @@
+"""The `diphase` command and what sets a checkout up for it."""

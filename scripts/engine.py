@@ -1,0 +1,134 @@
+"""Drives the Pulumi engine: one stack, one operation, its progress and its faults."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+from pulumi import automation
+
+from infra.__main__ import main as program
+from infra.paths import PathError, StackPaths, cache_dir, project_dir
+from scripts import pulumi_cli
+from scripts.faults import OperationFailed, locked, sentence
+from scripts.progress import Progress
+
+PROJECT = "diphase"
+
+
+class Engine:
+    """A stack of the project around the current folder; methods raise OperationFailed."""
+
+    def __init__(self, stack: str) -> None:
+        try:
+            self.project = project_dir(os.environ, Path.cwd())
+            self.cache = cache_dir(os.environ)
+            self.paths = StackPaths.of(self.project, stack, self.cache)
+        except PathError as error:
+            raise OperationFailed(str(error)) from None
+        self.name = stack
+        self.config_file = self.project / "stacks" / f"Pulumi.{stack}.yaml"
+        self._cli = _cli()
+        self._environ = {
+            "PULUMI_HOME": str(self.cache / "pulumi-home"),
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_CONFIG_PASSPHRASE": os.environ.get("PULUMI_CONFIG_PASSPHRASE", ""),
+            # An inline program passes no runtime options on, so the dynamic provider is told which Python has the SDK.
+            "PULUMI_PYTHON_CMD": sys.executable,
+        }
+
+    @functools.cached_property
+    def _stack(self) -> automation.Stack:
+        if not self.config_file.exists():
+            raise OperationFailed(f"there is no stack {self.name}: {self.config_file} does not exist")
+        # The file backend does not make its own folder.
+        (self.project / ".diphase" / "state").mkdir(parents=True, exist_ok=True)
+        options = automation.LocalWorkspaceOptions(
+            work_dir=str(self.project), pulumi_command=self._cli, env_vars=self._environ
+        )
+        inline = functools.partial(program, self.project)
+        # A repr of the workspace asks for its program's name.
+        functools.update_wrapper(inline, program)
+        choose = automation.select_stack if self.exists() else automation.create_stack
+        with self._faults(None):
+            return choose(self.name, PROJECT, inline, opts=options)
+
+    def exists(self) -> bool:
+        """Whether the stack has state."""
+        return (self.project / f".diphase/state/.pulumi/stacks/{PROJECT}/{self.name}.json").exists()
+
+    def run(self, operation: str, title: str, **options: Any) -> dict[str, int]:
+        """Run `up`, `preview`, `refresh` or `destroy`; gives the number of resources for each kind of change."""
+        stack = self._stack
+        with Progress(title) as progress, self._faults(progress), _deferred_interrupt(progress):
+            method: Callable[..., Any] = getattr(stack, operation)
+            method(on_event=progress.on_event, **options)
+        return progress.changes
+
+    def outputs(self) -> dict[str, Any]:
+        """What the stack exports; empty where it is not up."""
+        if not self.exists():
+            return {}
+        with self._faults(None):
+            arguments = ["stack", "output", "--json", "--stack", self.name]
+            done = self._cli.run(arguments, str(self.project), self._environ)
+        found: dict[str, Any] = json.loads(done.stdout or "{}")
+        return found
+
+    def cancel(self) -> None:
+        """Take away the lock of an operation that is dead."""
+        with self._faults(None):
+            self._stack.cancel()
+
+    @contextmanager
+    def _faults(self, progress: Progress | None) -> Iterator[None]:
+        try:
+            yield
+        except automation.ConcurrentUpdateError:
+            raise OperationFailed(locked(self.project, PROJECT, self.name)) from None
+        except automation.CommandError as error:
+            said = [sentence(message) for message in progress.errors] if progress else []
+            raise OperationFailed("\n".join(dict.fromkeys(said)) or sentence(str(error))) from None
+
+
+def _cli() -> automation.PulumiCommand:
+    root = Path(sys.prefix) / pulumi_cli.ROOT
+    if not pulumi_cli.complete(root / "bin"):
+        raise OperationFailed("the Pulumi CLI is not set up: run `make set-up`")
+    return automation.PulumiCommand(root=str(root))
+
+
+@contextmanager
+def _deferred_interrupt(progress: Progress) -> Iterator[None]:
+    """The first ^C reaches the engine, which ends the step in progress and keeps its state; the second stops all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = False
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        nonlocal heard
+        if heard:
+            raise KeyboardInterrupt
+        heard = True
+        progress.say("interrupted: the step in progress is finished first; again to stop at once")
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    except OperationFailed:
+        if heard:
+            raise click.Abort from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
