@@ -129,14 +129,14 @@ class StackConfig(Group):
     """Everything that a stack's file may set, under `diphase:`."""
 
     target: Literal["local"] = Field(description="where the roles run")
-    model: Model = Field(default_factory=Model)
-    engine: Engine = Field(default_factory=Engine)
-    prefill: Prefill = Field(default_factory=Prefill)
-    decode: Decode = Field(default_factory=Decode)
-    kv: Kv = Field(default_factory=Kv)
-    scheduler: Scheduler = Field(default_factory=Scheduler)
-    gateway: Gateway = Field(default_factory=Gateway)
-    local: Local = Field(default_factory=Local)
+    model: Model = Model()
+    engine: Engine = Engine()
+    prefill: Prefill = Prefill()
+    decode: Decode = Decode()
+    kv: Kv = Kv()
+    scheduler: Scheduler = Scheduler()
+    gateway: Gateway = Gateway()
+    local: Local = Local()
 
     @property
     def threads(self) -> int:

@@ -26,9 +26,10 @@ VENV = ROOT / ".venv"
 
 def require_python() -> None:
     """Raises SetUpError where this interpreter is too old."""
+    wanted = ".".join(map(str, MIN_PYTHON))
     if sys.version_info[:2] < MIN_PYTHON:
         raise SetUpError(
-            f"{sys.executable} is Python {platform.python_version()}; {'.'.join(map(str, MIN_PYTHON))} or newer is needed. "
+            f"{sys.executable} is Python {platform.python_version()}; {wanted} or newer is needed. "
             "Install one (Debian, Ubuntu: `apt install python3.11 python3.11-venv`; macOS: `brew install "
             "python@3.11`; or pyenv) and run again with `make PYTHON=python3.11 …`"
         )
