@@ -35,6 +35,7 @@ JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
 STALLED_SECONDS = 60.0  # how long the client of a stream with `silence` may leave what it was sent unread
 T = TypeVar("T")
+Headers = tuple[tuple[bytes, bytes], ...]
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -56,7 +57,7 @@ class Response:
     body: bytes = b""
     status: int = 200
     content_type: bytes = JSON
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: Headers = ()
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class Stream:
 
     items: AsyncIterator[bytes]
     content_type: bytes = EVENT_STREAM
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: Headers = ()
     silence: float = 0.0
     keepalive: bytes = b": keepalive\n\n"
     error_event: Callable[[DiphaseError], bytes] | None = None
@@ -192,12 +193,12 @@ class App:
         except DiphaseError as error:
             outcome.status = error.status
             if not outcome.begun:
-                await _respond(send, _error_response(error, outcome.headers))
+                await _respond(send, error_response(error, outcome.headers))
         except Exception:  # the last resort: a fault of ours must not become a stack trace at the client
             _log.exception("handler_failed", path=scope["path"])
             outcome.status = 500
             if not outcome.begun:
-                await _respond(send, _error_response(_internal_error(), outcome.headers))
+                await _respond(send, error_response(_internal_error(), outcome.headers))
         # Where the answer had begun, returning without its end makes uvicorn cut the connection: no silent truncation.
 
     def _find(self, method: str, path: str) -> tuple[str, Handler, tuple[str, ...]]:
@@ -228,7 +229,7 @@ class _Outcome:
     route: str = "unknown"
     status: int = 500
     begun: bool = False  # the status line is sent
-    headers: tuple[tuple[bytes, bytes], ...] = ()  # of the stream, so that an error in its place carries them too
+    headers: Headers = ()  # of the stream, so that an error in its place carries them too
 
 
 @contextlib.asynccontextmanager
@@ -266,7 +267,8 @@ def _internal_error() -> DiphaseError:
     return DiphaseError("internal error; this role's log has the details")
 
 
-def _error_response(error: DiphaseError, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+def error_response(error: DiphaseError, headers: Headers = ()) -> Response:
+    """An error as it is answered, with `headers` beside its own."""
     if error.retry_after is not None:
         headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
     if error.status == ClientTooSlow.status:

@@ -1,0 +1,91 @@
+"""What a request remembers of legs that failed: whom to avoid, how long to pause, when to give up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from services.common import logs
+from services.common.errors import (
+    Absent,
+    DeadlineExceeded,
+    DiphaseError,
+    Draining,
+    InvalidRequest,
+    KvUnavailable,
+    Saturated,
+)
+from services.common.wire import Phase, Placement
+from services.gateway import metrics
+from services.gateway.job import Job
+
+MAX_FAILURES = 12  # with the pauses between them well over the ten seconds that a worker may need to restart
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds
+EXCLUDED_SECONDS = 5.0  # how long a request avoids an engine that failed it: longer than schedulers need to notice
+REFUSED_SECONDS = 1.0  # the same for one that was full
+_log = logs.get()
+
+
+class Retries:
+    """The memory of one request, and its deadline."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._loop = asyncio.get_running_loop()
+        self._excluded: dict[str, float] = {}
+        self.failures = 0
+        self.refusals = 0
+
+    @property
+    def total(self) -> int:
+        """Legs that did not do what they were sent for."""
+        return self.failures + self.refusals
+
+    def remaining(self) -> float:
+        """Seconds until the deadline; raises DeadlineExceeded past it."""
+        left = self._job.deadline - self._loop.time()
+        if left <= 0:
+            raise DeadlineExceeded(
+                "the request's deadline passed before its answer was whole: try again later, or ask for fewer tokens"
+            )
+        return left
+
+    def exclude(self, engine_id: str, seconds: float = EXCLUDED_SECONDS) -> None:
+        """Avoid an engine for some time."""
+        self._excluded[engine_id] = self._loop.time() + seconds
+
+    def excluded(self) -> tuple[list[str], float]:
+        """The engines to avoid now, and for how many seconds the list stays as it is."""
+        now = self._loop.time()
+        self._excluded = {engine: until for engine, until in self._excluded.items() if until > now}
+        return list(self._excluded), max(0.05, min(self._excluded.values(), default=now) - now)
+
+    async def after(self, error: DiphaseError, placement: Placement, phase: Phase) -> None:
+        """Return, after a pause, if the leg may be tried again; else raise what the client is told."""
+        metrics.failed_legs.labels(phase, error.code).inc()
+        _log.warning(
+            "leg_failed",
+            request_id=self._job.request_id,
+            phase=phase,
+            worker=placement.worker_id,
+            reason=error.code,
+            error=error.message,
+        )
+        if isinstance(error, InvalidRequest):
+            raise error
+        if isinstance(error, Saturated | Draining):
+            self.refusals += 1
+            self.exclude(placement.engine_id, REFUSED_SECONDS if isinstance(error, Saturated) else EXCLUDED_SECONDS)
+            await self.pause(self.refusals)
+            return
+        self.failures += 1
+        if self.failures >= MAX_FAILURES:
+            raise Absent(f"no worker could answer in {self.failures} tries: try again in a few seconds")
+        if not isinstance(error, KvUnavailable):
+            self.exclude(placement.engine_id)
+        await self.pause(self.failures)
+
+    async def pause(self, tries: int) -> None:
+        """Wait before trying again: doubled each time, and at random, so that many requests do not come at once."""
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries - 1, 10)) * random.uniform(0.5, 1.0)  # noqa: S311
+        await asyncio.sleep(min(pause, self.remaining()))
