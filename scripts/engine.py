@@ -17,7 +17,7 @@ from typing import Any
 import click
 from pulumi import automation
 
-from infra.__main__ import main as program
+from infra.__main__ import main
 from infra.paths import PathError, StackPaths, cache_dir, project_dir
 from scripts import pulumi_cli
 from scripts.faults import OperationFailed, locked, sentence
@@ -27,9 +27,12 @@ PROJECT = "diphase"
 
 
 class Engine:
-    """A stack of the project around the current folder; methods raise OperationFailed."""
+    """A stack of the project around the current folder; methods raise OperationFailed.
 
-    def __init__(self, stack: str) -> None:
+    `program` declares the stack's resources; it is given the folder with Pulumi.yaml.
+    """
+
+    def __init__(self, stack: str, program: Callable[[Path], None] = main) -> None:
         try:
             self.project = project_dir(os.environ, Path.cwd())
             self.cache = cache_dir(os.environ)
@@ -37,6 +40,7 @@ class Engine:
         except PathError as error:
             raise OperationFailed(str(error)) from None
         self.name = stack
+        self._program = program
         self.config_file = self.project / "stacks" / f"Pulumi.{stack}.yaml"
         self._cli = _cli()
         self._environ = {
@@ -56,12 +60,9 @@ class Engine:
         options = automation.LocalWorkspaceOptions(
             work_dir=str(self.project), pulumi_command=self._cli, env_vars=self._environ
         )
-        inline = functools.partial(program, self.project)
-        # A repr of the workspace asks for its program's name.
-        functools.update_wrapper(inline, program)
         choose = automation.select_stack if self.exists() else automation.create_stack
         with self._faults(None):
-            return choose(self.name, PROJECT, inline, opts=options)
+            return choose(self.name, PROJECT, lambda: self._program(self.project), opts=options)
 
     def exists(self) -> bool:
         """Whether the stack has state."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import json
 import os
 import shlex
 import shutil
@@ -23,6 +24,7 @@ from supervisor.xmlrpc import Faults, SupervisorTransport
 PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "HF_HOME")
 START_SECONDS = 15.0
 POLL_SECONDS = 0.03
+LAUNCH = Path(__file__).with_name("launch.py")
 # A process that ends within START_SECS of its start counts as failed; after RETRIES of those it is FATAL.
 START_SECS = 3
 RETRIES = 5
@@ -34,14 +36,6 @@ class LocalError(Exception):
 
 class Gone(LocalError):
     """There is no supervisord behind the socket."""
-
-
-def quote(value: str) -> str:
-    """A value as supervisord's configuration reads it back; raises LocalError where its syntax cannot hold it."""
-    mark = "'" if '"' in value else '"'
-    if mark in value or any(bad in value for bad in ("\n", "\r", " ;", " #")):
-        raise LocalError(f"supervisord's configuration cannot hold the value {value!r}: use another path or value")
-    return mark + value.replace("%", "%%") + mark
 
 
 class Supervisord:
@@ -65,7 +59,7 @@ class Supervisord:
             for stale in (self.run / "programs").iterdir():
                 stale.unlink()
             config = self.run / "supervisord.conf"
-            config.write_text(self._config(log))
+            config.write_text(self._text(log))
             environ = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
             command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(config)]
             done = subprocess.run(command, env=environ, cwd="/", capture_output=True, text=True, timeout=START_SECONDS)
@@ -109,20 +103,20 @@ class Supervisord:
                 return False
             return True
 
-    def _config(self, log: Path) -> str:
+    def _text(self, log: Path) -> str:
         return f"""\
 [unix_http_server]
-file={_path(self.socket)}
+file={_config(str(self.socket))}
 chmod=0600
 [supervisord]
-logfile={_path(log)}
+logfile={_config(str(log))}
 logfile_maxbytes=5MB
 logfile_backups=2
-pidfile={_path(self.run / "supervisord.pid")}
+pidfile={_config(str(self.run / "supervisord.pid"))}
 [rpcinterface:supervisor]
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 [include]
-files = {_path(self.run)}/programs/*.conf
+files = {_config(str(self.run))}/programs/*.conf
 """
 
     # Its programs
@@ -132,25 +126,25 @@ files = {_path(self.run)}/programs/*.conf
     ) -> None:
         """Write a program and start it; one of that name that runs is stopped (SIGTERM, then SIGKILL) first."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        words = " ".join(shlex.quote(word) for word in command).replace("%", "%%")
-        pairs = ",".join(f"{key}={quote(value)}" for key, value in sorted(environ.items()))
+        described = self.run / "programs" / f"{name}.json"
+        description = {"command": command, "environment": dict(environ), "directory": str(directory)}
+        launch = [f"{sys.prefix}/bin/python", "-I", "-S", str(LAUNCH), str(described)]
         text = f"""\
 [program:{name}]
-command={words}
-directory={_path(directory)}
-environment={pairs}
+command={_config(" ".join(shlex.quote(word) for word in launch))}
 autorestart=true
 startsecs={START_SECS}
 startretries={RETRIES}
 stopsignal=TERM
 stopwaitsecs={int(stop_seconds)}
 redirect_stderr=true
-stdout_logfile={_path(log)}
+stdout_logfile={_config(_config(str(log)))}
 stdout_logfile_maxbytes=10MB
 stdout_logfile_backups=3
 """
         self.remove(name, stop_seconds)
         with self.lock():
+            described.write_text(json.dumps(description))
             self._file(name).write_text(text)
             self._call("reloadConfig")
             self._call("addProcessGroup", name)
@@ -159,7 +153,6 @@ stdout_logfile_backups=3
         """Stop a program (SIGTERM, then SIGKILL after `stop_seconds`) and forget it; no error where there is none."""
         deadline = time.monotonic() + stop_seconds + START_SECONDS
         if self.info(name) is None:
-            self._file(name).unlink(missing_ok=True)
             return
         self._call("stopProcessGroup", name, False, allowed=(Faults.NOT_RUNNING, Faults.BAD_NAME))
         while (info := self.info(name)) is not None and info["pid"]:
@@ -207,7 +200,8 @@ stdout_logfile_backups=3
             transport.close()
 
 
-def _path(path: Path) -> str:
-    text = str(path)
-    quote(text)
+def _config(text: str) -> str:
+    """A text as supervisord's configuration reads it back; raises LocalError where its syntax cannot hold it."""
+    if any(mark in text for mark in ("\n", " ;", " #")):
+        raise LocalError(f"supervisord's configuration cannot hold the path {text!r}: use another folder")
     return text.replace("%", "%%")

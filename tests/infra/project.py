@@ -1,0 +1,107 @@
+"""Isolated projects for tests: a folder with its own Pulumi.yaml, stacks and state, and ports that are free."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pulumi
+import pytest
+import yaml
+
+from infra.local.program import ProgramArgs, SupervisedProgram
+from infra.local.readiness import Readiness
+from infra.local.supervisor import Supervisor
+from infra.paths import StackPaths, cache_dir
+from scripts.engine import Engine
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLE = ROOT / "tests" / "infra" / "local" / "role.py"
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody listened on a moment ago."""
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def make_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project in `folder` that `Engine` and `diphase` take for theirs; its run folder is in `folder`, too."""
+    settings = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    settings["runtime"]["options"]["virtualenv"] = sys.prefix
+    (folder / "stacks").mkdir(parents=True)
+    (folder / "Pulumi.yaml").write_text(yaml.safe_dump(settings))
+    shutil.copytree(ROOT / "infra", folder / "infra", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("DIPHASE_PROJECT", str(folder))
+    return folder
+
+
+def write_stack(project: Path, stack: str, config: Mapping[str, object]) -> None:
+    """Write a stack's configuration, keeping the salt that Pulumi added."""
+    path = project / "stacks" / f"Pulumi.{stack}.yaml"
+    before = yaml.safe_load(path.read_text()) if path.exists() else {}
+    path.write_text(yaml.safe_dump({**before, "config": {f"diphase:{key}": value for key, value in config.items()}}))
+
+
+@dataclass
+class Roles:
+    """A stack of small roles; `environ` may be changed between operations."""
+
+    names: Sequence[str]
+    environ: dict[str, dict[str, str]] = field(default_factory=dict)
+    ready_seconds: float = 20.0
+    drain_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        self.ports = dict(zip(self.names, free_ports(len(self.names)), strict=True))
+
+    def __call__(self, project: Path) -> None:
+        paths = StackPaths.of(project, pulumi.get_stack(), cache_dir(os.environ))
+        supervisor = Supervisor("supervisor", paths, 20.0)
+        programs: list[SupervisedProgram] = []
+        for name in self.names:
+            args = ProgramArgs(
+                command=[sys.executable, str(ROLE)],
+                environment={"INSTANCE": name, "PORT": str(self.ports[name]), **self.environ.get(name, {})},
+                directory=project,
+                log=paths.log(name),
+                host="127.0.0.1",
+                port=self.ports[name],
+                port_key="local.basePort",
+                drain_seconds=self.drain_seconds,
+                ready_seconds=self.ready_seconds,
+            )
+            after = [supervisor, *programs[-1:]]
+            programs.append(SupervisedProgram(name, supervisor.run, args, pulumi.ResourceOptions(depends_on=after)))
+        Readiness("ready", supervisor.run, [program.watched for program in programs], self.ready_seconds)
+        pulumi.export("run", supervisor.run)
+
+    def engine(self, project: Path, stack: str = "test") -> Engine:
+        """The engine of a stack of these roles."""
+        write_stack(project, stack, {"target": "local"})
+        return Engine(stack, self)
+
+
+def eventually(holds: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return as soon as `holds` gives something true; fails at the deadline, which is no measure of anything."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if holds():
+                return
+        except FileNotFoundError:  # a file that is still to be written
+            pass
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
