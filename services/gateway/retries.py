@@ -21,8 +21,6 @@ from services.gateway.job import Job
 
 MAX_FAILURES = 12  # with the pauses between them well over the ten seconds that a worker may need to restart
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds
-EXCLUDED_SECONDS = 5.0  # how long a request avoids an engine that failed it: longer than schedulers need to notice
-REFUSED_SECONDS = 1.0  # the same for one that was full
 _log = logs.get()
 
 
@@ -32,7 +30,7 @@ class Retries:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._loop = asyncio.get_running_loop()
-        self._excluded: dict[str, float] = {}
+        self.excluded: list[str] = []  # engines that failed this request; schedulers use them only if no other is left
         self.failures = 0
         self.refusals = 0
 
@@ -50,15 +48,10 @@ class Retries:
             )
         return left
 
-    def exclude(self, engine_id: str, seconds: float = EXCLUDED_SECONDS) -> None:
-        """Avoid an engine for some time."""
-        self._excluded[engine_id] = self._loop.time() + seconds
-
-    def excluded(self) -> tuple[list[str], float]:
-        """The engines to avoid now, and for how many seconds the list stays as it is."""
-        now = self._loop.time()
-        self._excluded = {engine: until for engine, until in self._excluded.items() if until > now}
-        return list(self._excluded), max(0.05, min(self._excluded.values(), default=now) - now)
+    def exclude(self, engine_id: str) -> None:
+        """Avoid an engine from now on."""
+        if engine_id not in self.excluded:
+            self.excluded.append(engine_id)
 
     async def after(self, error: DiphaseError, placement: Placement, phase: Phase) -> None:
         """Return, after a pause, if the leg may be tried again; else raise what the client is told."""
@@ -75,7 +68,7 @@ class Retries:
             raise error
         if isinstance(error, Saturated | Draining):
             self.refusals += 1
-            self.exclude(placement.engine_id, REFUSED_SECONDS if isinstance(error, Saturated) else EXCLUDED_SECONDS)
+            self.exclude(placement.engine_id)
             await self.pause(self.refusals)
             return
         self.failures += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from services.common.errors import Absent, DeadlineExceeded, Saturated
+from services.common.errors import Absent, Saturated
 from services.common.wire import Phase, Placement, PlaceRequest
 from services.gateway.background import Background
 from services.gateway.job import Job
@@ -31,23 +31,18 @@ class Slot:
         self.release()
 
     async def take(self, output_tokens: int, revision: str | None = None, layout: str | None = None) -> Placement:
-        """Wait for a worker. Raises Saturated and Absent only if nothing was answered yet, and DeadlineExceeded.
-
-        An engine is avoided only for some time, so that a request does not wait for ever for the only worker there is:
-        the scheduler is asked again when the list of engines to avoid changes.
-        """
+        """Wait for a worker. Raises Saturated and Absent only if nothing was answered yet, and DeadlineExceeded."""
         job, retries, tries = self._job, self._retries, 0
         while True:
             left = retries.remaining()
-            avoid, unchanged = retries.excluded()
             request = PlaceRequest(
                 request_id=self._leg_id,
                 phase=self._phase,
                 model=job.model,
                 prompt_tokens=len(job.prompt) + output_tokens,
                 max_tokens=job.max_tokens - output_tokens,
-                timeout=min(left, unchanged) if avoid else left,
-                exclude=avoid,
+                timeout=left,
+                exclude=retries.excluded,
                 revision=revision,
                 layout=layout,
                 must_wait=output_tokens > 0,
@@ -55,14 +50,8 @@ class Slot:
             try:
                 placement, self._held_at = await self._schedulers.place(request)
                 return placement
-            except DeadlineExceeded:
-                if not avoid:
-                    raise
-            except Saturated:
+            except (Saturated, Absent):
                 if not output_tokens:
-                    raise
-            except Absent:
-                if not output_tokens and not avoid:
                     raise
             except asyncio.CancelledError:
                 self._held_at = self._schedulers.preferred  # the answer may have been on its way

@@ -13,7 +13,7 @@ import msgspec
 
 from services.common import errors
 from services.common.errors import Absent, DeadlineExceeded, DiphaseError, ErrorBody, UpstreamFailed
-from services.common.http_client import Headers, HttpClient, StreamReply
+from services.common.http_client import Headers, HttpClient, Reply, StreamReply
 from services.common.wire import (
     CompletionRequest,
     CompletionResponse,
@@ -65,9 +65,13 @@ class Schedulers:
             try:
                 # The scheduler keeps the deadline; the margin lets its answer arrive.
                 reply = await self._client.request("POST", f"{url}/v1/place", body, timeout=request.timeout + 1.0)
-                return _placement(reply.raise_for_status(url).body), url
+                if reply.status >= 400:
+                    raise _refusal(reply, url)
+                return _placement(reply.body), url
             except (UpstreamFailed, errors.Draining):
                 self._fail_over(url)
+            except errors.ModelNotFound as error:  # it is our own model, so no worker has registered yet
+                raise Absent(error.message) from None
             except msgspec.DecodeError as error:
                 raise UpstreamFailed(f"{url} answered no placement: {error}") from None
         raise Absent("no scheduler answers: try again in a few seconds")
@@ -81,6 +85,14 @@ class Schedulers:
         metrics.scheduler_failovers.inc()
         if self.preferred == url:
             self._preferred = (self._preferred + 1) % len(self._urls)
+
+
+def _refusal(reply: Reply, url: str) -> DiphaseError:
+    error = errors.from_response(reply.status, reply.body, url)
+    after = reply.headers.get("retry-after", "")
+    if after.isdigit():
+        error.retry_after = float(after)
+    return error
 
 
 class Workers:

@@ -1,0 +1,67 @@
+"""Serves an app on a free port of the loopback, inside the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import uvicorn
+
+from services.common.http_server import App
+
+
+class Served(uvicorn.Server):
+    """A running server; `url` is where."""
+
+    url: str
+    port: int
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def cut(self) -> None:
+        """End as a process does that is killed: no more connections, and those there are, are reset."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        self.should_exit = self.force_exit = True
+
+
+@contextlib.asynccontextmanager
+async def serving(app: App, port: int = 0) -> AsyncIterator[Served]:
+    """The app under uvicorn, as in production."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", port))
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
+    server = Served(config)
+    server.port = listening.getsockname()[1]
+    server.url = f"http://127.0.0.1:{server.port}"
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        await until(lambda: server.started)
+        yield server
+    finally:
+        server.should_exit = True
+        await task
+        listening.close()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Poll; fails if it does not come about."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "did not come about in time"
+        await asyncio.sleep(0.005)

@@ -1,0 +1,73 @@
+"""Real schedulers, one pair for all tests of a session, and the gateway's surroundings."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.common.settings import SchedulerSettings
+from services.gateway.tokenization import Tokenization
+
+ROOT = Path(__file__).parents[3]
+
+
+def start_scheduler(name: str) -> tuple[subprocess.Popen[bytes], str]:
+    """A scheduler process, and its URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = SchedulerSettings(
+        instance=name,
+        port=port,
+        log_level="error",
+        scheduler_max_queue=4,
+        scheduler_heartbeat_timeout_seconds=0.6,
+        scheduler_absent_grace_seconds=2.0,
+        exit_with_parent=True,
+        drain_seconds=1.0,
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "services.scheduler"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **settings.to_environ()},
+    )
+    return process, f"http://127.0.0.1:{port}"
+
+
+def wait_ready(url: str) -> None:
+    """Until the role answers /ready."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url}/ready", timeout=5):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} is not ready"
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def scheduler_urls() -> Iterator[list[str]]:
+    """Two replicas."""
+    started = [start_scheduler(f"scheduler-{i}") for i in range(2)]
+    for _, url in started:
+        wait_ready(url)
+    yield [url for _, url in started]
+    for process, _ in started:
+        process.terminate()
+    for process, _ in started:
+        process.wait(10)
+
+
+@pytest.fixture(scope="session")
+def tokenization(model_path: Path) -> Tokenization:
+    """The real model's tokenizer."""
+    return Tokenization(model_path, 8192)
