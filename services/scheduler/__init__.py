@@ -1,0 +1,1 @@
+"""The scheduler: who serves a request in each of its two phases."""
