@@ -1,0 +1,1 @@
+"""KV between workers: pool, leases, handles and transports, and the kv service, a directory of handles."""

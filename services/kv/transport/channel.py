@@ -1,0 +1,112 @@
+"""One connection that carries frames and raw bytes, every operation with a deadline."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from services.kv.transport.protocol import HEADER, Message, PeerClosed, body_length, decode, encode
+
+
+class Deadline:
+    """A moment that several operations share."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, seconds: float) -> None:
+        self.at = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds left, above zero; raises TimeoutError where there are none."""
+        left = self.at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the deadline has passed")
+        return left
+
+
+class Channel:
+    """Owns a connected stream socket. One thread at a time.
+
+    What operations raise: TimeoutError, other OSErrors (PeerClosed where the peer hung up), ProtocolError.
+    After any of them the stream is out of step: close the channel.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        if sock.family != getattr(socket, "AF_UNIX", None):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, message: Message, deadline: Deadline, descriptor: int | None = None) -> None:
+        """Send a frame, and with it a duplicate of `descriptor` (Unix sockets)."""
+        body = encode(message)
+        frame = HEADER.pack(len(body)) + body
+        self.sock.settimeout(deadline.left())
+        if descriptor is not None:
+            sent = socket.send_fds(self.sock, [frame], [descriptor])
+            frame = frame[sent:]
+        self.sock.sendall(frame)
+
+    def receive(self, deadline: Deadline) -> Message:
+        """Wait for a frame."""
+        header = bytearray(HEADER.size)
+        self.receive_into(memoryview(header), deadline)
+        return self._body(header, deadline)
+
+    def receive_with_descriptor(self, deadline: Deadline) -> tuple[Message, int | None]:
+        """Wait for a frame that may carry a descriptor, which is the caller's to close."""
+        self.sock.settimeout(deadline.left())
+        flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        header, descriptors, _, _ = socket.recv_fds(self.sock, HEADER.size, 1, flags)
+        try:
+            if not header:
+                raise PeerClosed("the peer closed the connection")
+            rest = bytearray(HEADER.size - len(header))
+            self.receive_into(memoryview(rest), deadline)
+            message = self._body(header + rest, deadline)
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        return message, descriptors[0] if descriptors else None
+
+    def send_bytes(self, data: memoryview, deadline: Deadline) -> None:
+        """Send all of `data` as it is."""
+        self.sock.settimeout(deadline.left())
+        self.sock.sendall(data)
+
+    def receive_into(self, room: memoryview, deadline: Deadline) -> None:
+        """Fill all of `room`."""
+        while room.nbytes:
+            self.sock.settimeout(deadline.left())
+            count = self.sock.recv_into(room)
+            if not count:
+                raise PeerClosed("the peer closed the connection")
+            room = room[count:]
+
+    def is_quiet(self) -> bool:
+        """Open, and nothing to read: what an idle channel must be. Does not wait."""
+        self.sock.settimeout(0)
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def interrupt(self) -> None:
+        """From another thread: whoever waits on this channel gets an error."""
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:  # closed already
+            return
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.sock.close()
+
+    def _body(self, header: bytes | bytearray, deadline: Deadline) -> Message:
+        body = bytearray(body_length(header))
+        self.receive_into(memoryview(body), deadline)
+        return decode(body)
