@@ -126,7 +126,7 @@ def _unmap(mapping: mmap.mmap) -> None:
 
 def _available_bytes() -> int:
     """Memory that can be had now; asked first, because the kernel would rather kill than refuse."""
-    found = []
+    found: list[int] = []
     with contextlib.suppress(OSError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         found.extend(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
