@@ -14,7 +14,7 @@ from services.worker.app import Worker
 
 async def _main(settings: WorkerSettings) -> None:
     worker = Worker(settings)
-    # The port opens before the model is loaded, so that a port that is taken fails at once and /ready tells the progress.
+    # The port opens before the model is loaded: one that is taken fails at once, and /ready tells the progress.
     serving = asyncio.create_task(serve(worker.app, settings, worker.drain))
     async with worker.running():
         await serving

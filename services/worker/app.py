@@ -15,6 +15,7 @@ from services.common.settings import WorkerSettings
 from services.common.wire import Capacity, Heartbeat, LeaseAnswer, LeaseRequest
 from services.worker import metrics
 from services.worker.completions import Completions
+from services.worker.engine.build import build
 from services.worker.engine.protocol import Engine
 from services.worker.handoff import Handoff
 from services.worker.mailbox import Mailroom, request_id_of
@@ -47,15 +48,15 @@ class Worker:
         settings = self.settings
         async with contextlib.AsyncExitStack() as held:
             held.push_async_callback(self._client.close)
-            handoff = Handoff(settings, self.engine_id, self._client)
-            engine = await asyncio.to_thread(handoff.build_engine)
+            pool, engine = await asyncio.to_thread(build, settings)
+            held.callback(pool.close)
+            held.callback(engine.stop)
+            handoff = Handoff(settings, self.engine_id, engine, pool, self._client)
+            held.callback(handoff.close)
             self._mailroom = Mailroom(engine)
             engine.start(self._mailroom.deliver)
-            held.callback(engine.stop)
-            held.callback(handoff.start(engine))
             self._completions = Completions(settings, engine, self._mailroom, handoff)
-            self._engine = engine
-            self._handoff = handoff
+            self._engine, self._handoff = engine, handoff
             metrics.watch_load(settings.model_name, engine.num_blocks, engine.load)
             self.app.route("POST", "/v1/completions", self._completions.post)
             self.app.route("POST", "/v1/kv/renew", self._post_renew)
@@ -76,13 +77,14 @@ class Worker:
             return
         self._completions.draining = True
         self._registration.notify()
-        while len(self._mailroom) or self._handoff.open_leases:
+        while len(self._mailroom) or self._handoff.open_leases:  # noqa: ASYNC110 - leases also end in threads
             await asyncio.sleep(0.05)
         _log.info("drained")
 
     def _heartbeat(self) -> Heartbeat:
         engine, settings = self._engine, self.settings
-        assert engine is not None and self._completions is not None
+        assert engine is not None
+        assert self._completions is not None
         load = engine.load()
         load.active = [request_id_of(visit) for visit in load.active]
         self._sequence += 1

@@ -1,7 +1,7 @@
 """POST /v1/completions at a worker: the two legs of a request, and whole ones.
 
-A prefill leg (`do_remote_decode`) computes the prompt, answers the first token and leaves the KV under a lease. A decode
-leg (`do_remote_prefill`) pulls that KV and streams the rest. A request without `kv_transfer_params` does both here.
+A prefill leg (`do_remote_decode`) computes the prompt, answers the first token and leaves the KV under a lease. A
+decode leg (`do_remote_prefill`) pulls that KV and streams the rest. A request without `kv_transfer_params` does both.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Completions:
         return await leg.whole()
 
     def _validate(self, body: CompletionRequest) -> None:
-        """Refuse what the engine cannot do; the gateway has told the client already, so these are faults of a caller."""
+        """Refuse what the engine cannot do; the gateway tells clients, so these are faults of other callers."""
         settings = self._settings
         if body.model != settings.model_name:
             raise ModelNotFound(f"this worker serves {settings.model_name}, not {body.model}", param="model")

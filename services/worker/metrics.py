@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from services.common.metrics import REGISTRY, SECONDS
 from services.common.wire import Load
+from services.kv.keeper import LeaseCounts
 
 _LABEL = ["model_name"]
 
@@ -46,7 +49,6 @@ kv_transfer_seconds = Histogram(
     buckets=SECONDS,
     registry=REGISTRY,
 )
-kv_leases = Counter("diphase_kv_leases", "KV leases, by how they ended", ["outcome"], registry=REGISTRY)
 local_prefills = Counter(
     "diphase_local_prefill", "Prompts that this worker computed and also decodes: no KV moved", registry=REGISTRY
 )
@@ -71,3 +73,24 @@ def watch_load(model_name: str, num_blocks: int, load: Callable[[], Load]) -> No
     gauge("diphase_kv_blocks_free", "Free KV blocks", lambda now: now.kv_blocks_free)
     gauge("diphase_kv_blocks", "KV blocks in the pool", lambda _now: num_blocks)
     gauge("diphase_queued_prompt_tokens", "Prompt tokens waiting to be computed", lambda now: now.queued_tokens)
+
+
+class _Leases(Collector):
+    """The lease keeper's own counts, read when they are scraped."""
+
+    def __init__(self, counts: Callable[[], LeaseCounts]) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._counts()
+        yield GaugeMetricFamily("diphase_kv_leases_open", "KV leases that may still be read", now.open)
+        yield GaugeMetricFamily("diphase_kv_blocks_leased", "KV blocks that leases keep", now.blocks_held)
+        family = CounterMetricFamily("diphase_kv_leases", "KV leases, by what became of them", labels=["outcome"])
+        for outcome in ("granted", "released", "expired", "replaced", "refused"):
+            family.add_metric([outcome], getattr(now, outcome))
+        yield family
+
+
+def watch_leases(counts: Callable[[], LeaseCounts]) -> None:
+    """Expose what the lease keeper counts."""
+    REGISTRY.register(_Leases(counts))
