@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import xxhash
 
-from services.kv.pool import Bytes
+from services.kv.pool import Bytes, runs
 
 
 def kv_checksum(pool: Bytes, block_ids: Sequence[int]) -> str:
@@ -21,8 +21,8 @@ def kv_checksum(pool: Bytes, block_ids: Sequence[int]) -> str:
     """
     check_block_ids(block_ids, len(pool))
     digest = xxhash.xxh3_64()
-    for block in block_ids:
-        digest.update(pool[block])
+    for (first,), length in runs(block_ids):
+        digest.update(pool[first : first + length].data)
     return digest.hexdigest()
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from services.kv.transport.protocol import HEADER, Message, PeerClosed, body_length, decode, encode
+
+_TIMEVAL = struct.Struct("@ll")
 
 
 class Deadline:
@@ -34,6 +39,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        sock.settimeout(None)  # the kernel keeps the time, see _limit
         if sock.family != getattr(socket, "AF_UNIX", None):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -41,11 +47,12 @@ class Channel:
         """Send a frame, and with it a duplicate of `descriptor` (Unix sockets)."""
         body = encode(message)
         frame = HEADER.pack(len(body)) + body
-        self.sock.settimeout(deadline.left())
         if descriptor is not None:
-            sent = socket.send_fds(self.sock, [frame], [descriptor])
+            self._limit(socket.SO_SNDTIMEO, deadline)
+            with _timely():
+                sent = socket.send_fds(self.sock, [frame], [descriptor])
             frame = frame[sent:]
-        self.sock.sendall(frame)
+        self.send_bytes(memoryview(frame), deadline)
 
     def receive(self, deadline: Deadline) -> Message:
         """Wait for a frame."""
@@ -55,9 +62,10 @@ class Channel:
 
     def receive_with_descriptor(self, deadline: Deadline) -> tuple[Message, int | None]:
         """Wait for a frame that may carry a descriptor, which is the caller's to close."""
-        self.sock.settimeout(deadline.left())
+        self._limit(socket.SO_RCVTIMEO, deadline)
         flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-        header, descriptors, _, _ = socket.recv_fds(self.sock, HEADER.size, 1, flags)
+        with _timely():
+            header, descriptors, _, _ = socket.recv_fds(self.sock, HEADER.size, 1, flags)
         try:
             if not header:
                 raise PeerClosed("the peer closed the connection")
@@ -72,23 +80,26 @@ class Channel:
 
     def send_bytes(self, data: memoryview, deadline: Deadline) -> None:
         """Send all of `data` as it is."""
-        self.sock.settimeout(deadline.left())
-        self.sock.sendall(data)
+        while data.nbytes:
+            self._limit(socket.SO_SNDTIMEO, deadline)
+            with _timely():
+                count = self.sock.send(data)
+            data = data[count:]
 
     def receive_into(self, room: memoryview, deadline: Deadline) -> None:
         """Fill all of `room`."""
         while room.nbytes:
-            self.sock.settimeout(deadline.left())
-            count = self.sock.recv_into(room)
+            self._limit(socket.SO_RCVTIMEO, deadline)
+            with _timely():
+                count = self.sock.recv_into(room, 0, socket.MSG_WAITALL)
             if not count:
                 raise PeerClosed("the peer closed the connection")
             room = room[count:]
 
     def is_quiet(self) -> bool:
         """Open, and nothing to read: what an idle channel must be. Does not wait."""
-        self.sock.settimeout(0)
         try:
-            self.sock.recv(1, socket.MSG_PEEK)
+            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except OSError:
@@ -106,7 +117,25 @@ class Channel:
         """Idempotent."""
         self.sock.close()
 
+    def _limit(self, option: int, deadline: Deadline) -> None:
+        """Bound the next call by the kernel's timer, the socket being in blocking mode.
+
+        So a whole block moves in one system call. With Python's own timeouts each piece that a socket buffer holds
+        takes two, and after each of them this thread would wait for the GIL, up to 5 ms while another one computes.
+        """
+        seconds, micros = divmod(max(1, round(deadline.left() * 1e6)), 1_000_000)
+        self.sock.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, micros))
+
     def _body(self, header: bytes | bytearray, deadline: Deadline) -> Message:
         body = bytearray(body_length(header))
         self.receive_into(memoryview(body), deadline)
         return decode(body)
+
+
+@contextmanager
+def _timely() -> Iterator[None]:
+    """The kernel's word for a timer that ran out is EAGAIN."""
+    try:
+        yield
+    except BlockingIOError:
+        raise TimeoutError("the deadline has passed") from None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from services.kv.pool import AttachedPool, Bytes
+from services.kv.pool import AttachedPool, Bytes, runs
 from services.kv.transport.channel import Channel, Deadline
 from services.kv.transport.protocol import Grant, Message, ProtocolError
 
@@ -46,6 +46,6 @@ def receive_grant(channel: Channel, deadline: Deadline) -> tuple[Message, Attach
 
 
 def copy_blocks(source: Bytes, source_ids: Sequence[int], target: Bytes, target_ids: Sequence[int]) -> None:
-    """Copy blocks between pools, one copy for each; numpy lets go of the GIL meanwhile."""
-    for theirs, ours in zip(source_ids, target_ids, strict=True):
-        np.copyto(target[ours], source[theirs])
+    """Copy blocks between pools, one copy for each run of neighbours; numpy lets go of the GIL meanwhile."""
+    for (theirs, ours), length in runs(source_ids, target_ids):
+        np.copyto(target[ours : ours + length], source[theirs : theirs + length])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 
-from services.kv.pool import Bytes
+from services.kv.pool import Bytes, runs
 from services.kv.transport.channel import Channel, Deadline
 
 
@@ -16,11 +16,11 @@ def connect(host: str, port: int, deadline: Deadline) -> Channel:
 
 def send_blocks(channel: Channel, pool: Bytes, block_ids: Sequence[int], deadline: Deadline) -> None:
     """The server's half."""
-    for block in block_ids:
-        channel.send_bytes(pool[block].data, deadline)
+    for (first,), length in runs(block_ids):
+        channel.send_bytes(pool[first : first + length].reshape(-1).data, deadline)
 
 
 def receive_blocks(channel: Channel, pool: Bytes, block_ids: Sequence[int], deadline: Deadline) -> None:
     """The puller's half; whatever it raises, the named blocks hold anything afterwards."""
-    for block in block_ids:
-        channel.receive_into(pool[block].data, deadline)
+    for (first,), length in runs(block_ids):
+        channel.receive_into(pool[first : first + length].reshape(-1).data, deadline)
