@@ -34,7 +34,7 @@ class Tokenization:
         self._max_model_len = max_model_len
         self._max_chars = max_model_len * longest  # a longer text cannot have fewer tokens than the model takes
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="tokenize")
-        self._byte_of = _byte_alphabet() if _is_byte_level(file) else None
+        self._byte_of = _byte_alphabet() if _is_byte_level(self.tokenizer) else None
 
     async def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Token ids; special tokens that are written out in the text become their ids, as in transformers.
@@ -85,8 +85,10 @@ def _vocab_size(model_path: Path, tokens: int) -> int:
     return size if isinstance(size, int) else tokens
 
 
-def _is_byte_level(file: Path) -> bool:
-    decoder = json.loads(file.read_text(encoding="utf-8")).get("decoder") or {}
+def _is_byte_level(tokenizer: Tokenizer) -> bool:
+    if tokenizer.decoder is None:
+        return False
+    decoder = json.loads(tokenizer.decoder.__getstate__())
     return any(part.get("type") == "ByteLevel" for part in (decoder, *decoder.get("decoders", ())))
 
 

@@ -158,10 +158,8 @@ def _message(index: int, message: ChatMessage) -> dict[str, str]:
         raise _wrong(f"{name}.content", "is missing: send a text")
     if isinstance(content, list):
         content = "\n".join(_part(f"{name}.content[{i}]", part) for i, part in enumerate(content))
-    _check_text(f"{name}.content", content)
     out = {"role": message.role, "content": content}
     if message.name is not None:
-        _check_text(f"{name}.name", message.name)
         out["name"] = message.name
     return out
 
@@ -184,7 +182,6 @@ def prompt(value: str | list[object], limits: Limits) -> str | list[int]:
     if not value:
         raise _wrong("prompt", "is empty: send a text or a list of token ids")
     if isinstance(value, str):
-        _check_text("prompt", value)
         return value
     if any(isinstance(item, str | list) for item in value):
         raise _wrong("prompt", "holds several prompts: send one prompt in each request")
@@ -229,21 +226,12 @@ def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
     for one in stops:
         if not one or len(one) > MAX_STOP_CHARS:
             raise _wrong("stop", f"each string must have 1 to {MAX_STOP_CHARS} characters, not {len(one)}")
-        _check_text("stop", one)
     return stops
 
 
 def _between(name: str, value: float | None, low: float, high: float) -> None:
     if value is not None and not low <= value <= high:
         raise _wrong(name, f"must be between {low} and {high}, not {_short(value)}")
-
-
-def _check_text(name: str, text: str) -> None:
-    """JSON can write half of a surrogate pair, which is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise _wrong(name, "holds half of a surrogate pair: send whole characters") from None
 
 
 def _short(value: object) -> str:
