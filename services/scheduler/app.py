@@ -76,7 +76,7 @@ class SchedulerApp:
             await _settled(ticket)
             if isinstance(ticket.outcome, DiphaseError):
                 outcome = ticket.outcome.code
-                _log.info("not_placed", request_id=wanted.request_id, phase=wanted.phase, outcome=outcome)
+                _log.debug("not_placed", request_id=wanted.request_id, phase=wanted.phase, outcome=outcome)
                 raise ticket.outcome
             outcome = "placed"
             return json_response(ticket.outcome)

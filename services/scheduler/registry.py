@@ -11,7 +11,7 @@ from services.scheduler.load import Worker
 
 State = Literal["live", "draining", "absent"]
 Pair = tuple[str, str]  # revision, and fingerprint of the layout: only equal ones exchange KV
-RETIRED_SECONDS = 60.0  # how long the engine id of a worker that restarted is refused, from its last heartbeat
+RETIRED_SECONDS = 60.0  # how long the engine id of a worker that restarted is remembered, from its last heartbeat
 
 
 class Registry:
@@ -42,12 +42,11 @@ class Registry:
             if beat.draining != known.beat.draining:
                 self._shares.clear()
             return known, [(request_id, known) for request_id in known.observe(beat, now)]
-        if beat.engine_id in self._retired:
+        if known is not None and beat.engine_id in self._retired and self.state(known, now) != "absent":
             self._retired[beat.engine_id] = now
-            successor = f"engine {known.beat.engine_id} at {known.beat.url}" if known else "another engine"
             raise Incompatible(
-                f"worker {beat.worker_id} is now {successor}, so engine {beat.engine_id} at {beat.url} is refused: "
-                "if both processes run, give each its own INSTANCE"
+                f"worker {beat.worker_id} is now engine {known.beat.engine_id} at {known.beat.url}, so engine "
+                f"{beat.engine_id} at {beat.url} is refused: if both processes run, give each its own INSTANCE"
             )
         _check(beat)
         self._refuse_unpairable(beat, now)
@@ -56,6 +55,7 @@ class Registry:
             self._retired[known.beat.engine_id] = now
             ended = [(request_id, known) for request_id in known.placed]
             self._remove(known)
+        self._retired.pop(beat.engine_id, None)
         worker = Worker(beat, now)
         self._workers[beat.worker_id] = worker
         self._roles.setdefault((beat.phase, beat.model), {})[beat.worker_id] = worker

@@ -28,6 +28,15 @@ def test_the_old_engine_is_a_ghost_from_then_on(registry, beat):
     assert [w.beat.engine_id for w in registry.workers()] == ["w/boot-2"]
 
 
+def test_a_ghost_that_is_the_only_one_left_is_taken_back(registry, beat):
+    registry.observe(beat("w", "decode", 1, engine_id="w/boot-2"), 0.0)
+    registry.observe(beat("w", "decode", 9), 0.1)  # sent before the restart, and late
+    with pytest.raises(Incompatible):
+        registry.observe(beat("w", "decode", 2, engine_id="w/boot-2"), 0.2)
+    registry.observe(beat("w", "decode", 3, engine_id="w/boot-2"), 2.7)
+    assert [w.beat.engine_id for w in registry.workers()] == ["w/boot-2"]
+
+
 def test_a_heartbeat_that_was_overtaken_is_ignored(registry, beat):
     worker, _ = registry.observe(beat("w", "decode", 5, active=["r1"]), 0.0)
     registry.observe(beat("w", "decode", 4, active=[]), 0.1)
