@@ -20,7 +20,7 @@ from pulumi import automation
 from infra.__main__ import main
 from infra.paths import PathError, StackPaths, cache_dir, project_dir
 from scripts import pulumi_cli
-from scripts.faults import OperationFailed, locked, sentence
+from scripts.faults import OperationFailed, locked, sentence, sentences
 from scripts.progress import Progress
 
 PROJECT = "diphase"
@@ -86,6 +86,12 @@ class Engine:
         found: dict[str, Any] = json.loads(done.stdout or "{}")
         return found
 
+    def export(self) -> dict[str, Any]:
+        """The stack's state, as Pulumi keeps it."""
+        with self._faults(None):
+            found: dict[str, Any] = self._stack.export_stack().deployment
+        return found
+
     def cancel(self) -> None:
         """Take away the lock of an operation that is dead."""
         with self._faults(None):
@@ -98,8 +104,8 @@ class Engine:
         except automation.ConcurrentUpdateError:
             raise OperationFailed(locked(self.project, PROJECT, self.name)) from None
         except automation.CommandError as error:
-            said = [sentence(message) for message in progress.errors] if progress else []
-            raise OperationFailed("\n".join(dict.fromkeys(said)) or sentence(str(error))) from None
+            said = sentences(progress.errors) if progress else ""
+            raise OperationFailed(said or sentence(str(error))) from None
 
 
 def _cli() -> automation.PulumiCommand:

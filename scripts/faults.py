@@ -17,11 +17,21 @@ COLOUR = re.compile(r"<\{%.*?%\}>")
 OURS = re.compile(rf"(?:^|\n)[\w.]*\b(?:{LocalError.__name__}|Gone|PathError): ")
 
 
+# What the engine adds to the fault itself.
+NOISE = re.compile(r"(update|preview|refresh|destroy) failed|Resource monitor has terminated, shutting down")
+
+
 class OperationFailed(click.ClickException):
     """An operation ended badly; the message has a sentence for each fault."""
 
     def show(self, file: object = None) -> None:
         click.echo(f"error: {self.format_message()}", err=True)
+
+
+def sentences(messages: list[str]) -> str:
+    """The faults among an operation's diagnostics, each once."""
+    said = [text for message in messages if (text := sentence(message)) and not NOISE.fullmatch(text)]
+    return "\n".join(dict.fromkeys(said))
 
 
 def sentence(message: str) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import shutil
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pulumi
 import pytest
@@ -88,10 +93,38 @@ class Roles:
         Readiness("ready", supervisor.run, [program.watched for program in programs], self.ready_seconds)
         pulumi.export("run", supervisor.run)
 
-    def engine(self, project: Path, stack: str = "test") -> Engine:
-        """The engine of a stack of these roles."""
+
+class Remote:
+    """A stack of small roles, driven from another process: Pulumi's Python leaves event loops open when it fails."""
+
+    _pool: ClassVar[ProcessPoolExecutor | None] = None
+
+    def __init__(self, project: Path, roles: Roles, stack: str = "test") -> None:
         write_stack(project, stack, {"target": "local"})
-        return Engine(stack, self)
+        self.project, self.roles, self.stack = project, roles, stack
+        self.paths = StackPaths.of(project, stack, cache_dir(os.environ))
+
+    def run(self, operation: str, **options: object) -> dict[str, int]:
+        """As Engine.run: the number of resources for each kind of change; raises OperationFailed."""
+        if Remote._pool is None:
+            Remote._pool = ProcessPoolExecutor(1, get_context("spawn"))
+            atexit.register(Remote._pool.shutdown)
+        job = Remote._pool.submit(_operate, self.project, self.roles, self.stack, operation, options)
+        return job.result(timeout=120)
+
+    def up(self) -> dict[str, int]:
+        return self.run("up", refresh=True)
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """The outputs of each resource in the stack's state."""
+        path = self.project / ".diphase" / "state" / ".pulumi" / "stacks" / "diphase" / f"{self.stack}.json"
+        resources = json.loads(path.read_text())["checkpoint"]["latest"].get("resources", [])
+        return {r["urn"].rsplit("::", 1)[1]: r.get("outputs", {}) for r in resources}
+
+
+def _operate(project: Path, roles: Roles, stack: str, operation: str, options: dict[str, object]) -> dict[str, int]:
+    os.environ["DIPHASE_PROJECT"] = str(project)
+    return Engine(stack, roles).run(operation, operation, **options)
 
 
 def eventually(holds: Callable[[], object], seconds: float = 20.0) -> None:

@@ -39,7 +39,10 @@ def test_it_is_frozen() -> None:
         ({"target": "local", "decode": {"max_tokens": 1}}, ["diphase:decode.max_tokens is unknown", "maxTokens?"]),
         ({"target": "local", "decode": {"zzz": 1}}, ["known here: replicas, maxTokens, idleWaitMs"]),
         ({"target": "local", "decode": 5}, ["diphase:decode must be a group of keys", "maxTokens", "not 5"]),
-        ({"target": "local", "decode": {"replicas": 0}}, ["diphase:decode.replicas is 0", "greater than or equal to 1"]),
+        (
+            {"target": "local", "decode": {"replicas": 0}},
+            ["diphase:decode.replicas is 0", "greater than or equal to 1"],
+        ),
         ({"target": "local", "decode": {"replicas": "2"}}, ["decode.replicas is '2'", "valid integer"]),
         ({"target": "local", "decode": {"replicas": True}}, ["decode.replicas is True", "valid integer"]),
         ({"target": "local", "scheduler": {"replicas": 1}}, ["scheduler.replicas is 1", "greater than or equal to 2"]),

@@ -22,7 +22,7 @@ def test_the_project_is_the_nearest_folder_above_with_pulumi_yaml(tmp_path: Path
     inner.mkdir(parents=True)
     assert project_dir({}, inner) == tmp_path
     assert project_dir({"DIPHASE_PROJECT": str(tmp_path)}, Path("/")) == tmp_path
-    with pytest.raises(PathError, match="no Pulumi.yaml in"):
+    with pytest.raises(PathError, match=r"no Pulumi\.yaml in"):
         project_dir({}, Path("/"))
     with pytest.raises(PathError, match="DIPHASE_PROJECT"):
         project_dir({"DIPHASE_PROJECT": str(inner)}, tmp_path)

@@ -49,9 +49,8 @@ def pid(daemon: Supervisord) -> int:
 
 def test_a_taken_port_is_said_before_anything_starts(daemon: Supervisord, tmp_path: Path) -> None:
     props = inputs(daemon, tmp_path)
-    with socket.create_server(("127.0.0.1", int(props["port"]))):
-        with pytest.raises(LocalError) as caught:
-            PROVIDER.create(props)
+    with socket.create_server(("127.0.0.1", int(props["port"]))), pytest.raises(LocalError) as caught:
+        PROVIDER.create(props)
     for part in ("role", str(int(props["port"])), "diphase:local.basePort"):
         assert part in str(caught.value)
     assert daemon.info("role") is None

@@ -30,7 +30,10 @@ def pid_of(daemon: Supervisord, name: str = "role") -> int:
     return int(info["pid"])
 
 
-@pytest.mark.parametrize("value", ["50% off, or %(here)s", "it's", 'say "hi"', "a=b,c=d", "", "ünï 漢字", "a ;b #c", "~/$HOME", "two\nlines", "\\"])
+@pytest.mark.parametrize(
+    "value",
+    ["50% off, or %(here)s", "it's", 'say "hi"', "a=b,c=d", "", "ünï 漢字", "a ;b #c", "~/$HOME", "two\nlines", "\\"],
+)
 def test_a_value_arrives_as_it_was_given(daemon: Supervisord, tmp_path: Path, value: str) -> None:
     log = put(daemon, tmp_path, GREETING=value)
     eventually(lambda: f"with {value!r}" in log.read_text())
