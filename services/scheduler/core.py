@@ -157,9 +157,9 @@ class Scheduler:
         lowest: tuple[float, float] | None = None
         pressure = self._pressure(request, now)
         for worker in workers:
-            if not worker.fits(worker.need(request)) or not queue.open_to(worker, ticket):
+            if not worker.fits(request) or not queue.open_to(worker, ticket):
                 continue
-            if not self._eligible(ticket, worker, now) or not self._allowed(ticket, worker, now):
+            if not self._usable(ticket, worker, now):
                 continue
             value = (pressure.get(worker.pair, 0.0), score(request, worker.view))
             if lowest is None or value < lowest:
@@ -169,6 +169,9 @@ class Scheduler:
         if len(best) < 2:
             return best[0] if best else None
         return self._random.choice(best)
+
+    def _usable(self, ticket: Ticket, worker: Worker, now: float) -> bool:
+        return self._eligible(ticket, worker, now) and self._allowed(ticket, worker, now)
 
     def _eligible(self, ticket: Ticket, worker: Worker, now: float) -> bool:
         """Whether the worker serves such requests at all: it lives, is of the same pair, and has a partner."""
@@ -209,7 +212,7 @@ class Scheduler:
         self._held[request.request_id, request.phase] = ticket
         queue.note_placed(now)
         for earlier in passed:
-            if earlier.request.model == request.model and self._eligible(earlier, worker, now):
+            if earlier.request.model == request.model and self._usable(earlier, worker, now):
                 self._overtake(earlier, now)
         ticket.worker = worker
         beat = worker.beat
@@ -224,7 +227,7 @@ class Scheduler:
         earlier.overtaken += 1
         if earlier.overtaken >= MAX_OVERTAKEN:
             role = self.registry.role(request.phase, request.model).values()
-            self.queues[request.phase].reserve(earlier, [w for w in role if self._eligible(earlier, w, now)])
+            self.queues[request.phase].reserve(earlier, [w for w in role if self._usable(earlier, w, now)])
 
     def _supersede(self, request: PlaceRequest, now: float) -> None:
         earlier = self.queues[request.phase].get(request.request_id)

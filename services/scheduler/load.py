@@ -128,22 +128,22 @@ class Worker:
         """Whether one more request may run here."""
         return self.view.requests < self.slots
 
-    def fits(self, need: Need) -> bool:
+    def fits(self, request: PlaceRequest) -> bool:
         """Whether this request may run here now."""
-        return self.has_slot() and need.blocks <= self.view.kv_blocks_free
-
-    def _kv_tokens(self, request: PlaceRequest) -> int:
-        """Tokens whose KV stays here; prefill keeps those of the prompt, decode those of the answer too."""
-        return request.prompt_tokens + (1 if self.beat.phase == "prefill" else request.max_tokens)
+        view = self._view or self.view
+        return view.requests < view.slots and self._blocks(request) <= view.kv_blocks_free
 
     def need(self, request: PlaceRequest) -> Need:
         """What the request takes of this worker."""
-        return Need(-(-self._kv_tokens(request) // self.beat.layout.block_size), request.prompt_tokens)
+        return Need(self._blocks(request), request.prompt_tokens)
 
     def could_hold(self, request: PlaceRequest) -> bool:
         """Whether the request would fit here if the worker were empty."""
         capacity = self.beat.capacity
-        return (
-            request.prompt_tokens + request.max_tokens <= capacity.max_model_len
-            and self.need(request).blocks <= capacity.kv_blocks
-        )
+        tokens = request.prompt_tokens + request.max_tokens
+        return tokens <= capacity.max_model_len and self._blocks(request) <= capacity.kv_blocks
+
+    def _blocks(self, request: PlaceRequest) -> int:
+        """Prefill keeps the KV of the prompt, decode that of the answer too."""
+        answer = request.max_tokens if self.beat.phase == "decode" else 1
+        return -(-(request.prompt_tokens + answer) // self.beat.layout.block_size)

@@ -242,6 +242,16 @@ def test_a_small_request_passes_a_big_one_but_not_for_ever(make, ask):
     assert code(big) == "decode-0"
 
 
+def test_who_could_not_use_a_place_is_not_overtaken_by_its_being_given(make, ask):
+    scheduler = make("decode-0", "decode-1", max_running=1)
+    scheduler.place(ask("a", exclude=["decode-0/boot-1"]), WARM)  # takes decode-1
+    picky = scheduler.place(ask("b", exclude=["decode-0/boot-1"]), WARM)
+    for n in range(MAX_OVERTAKEN + 5):
+        assert code(scheduler.place(ask(f"c{n}"), WARM)) == "decode-0"
+        scheduler.release(f"c{n}", "decode", WARM)
+    assert picky.overtaken == 0
+
+
 # -- leaving
 def test_a_caller_that_goes_away_leaves_the_queue(make, ask):
     scheduler = make("decode-0", max_running=1)
