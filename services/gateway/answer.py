@@ -49,6 +49,8 @@ class Answer:
 
     def feed(self, step: Step) -> Piece:
         """Take a step in; returns what it adds. Nothing is added once the answer is whole."""
+        if self.finish_reason is not None:
+            return Piece("", [])
         text = ""
         for index, token_id in enumerate(step.token_ids):
             self.tokens += 1

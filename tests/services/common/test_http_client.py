@@ -210,11 +210,14 @@ def test_silence_counts_as_failure() -> None:
         await reader.read()
 
     async def main() -> None:
-        async with peer(talk) as url, client() as http:
-            async with http.stream("GET", url, timeout=30, silence=0.3) as reply:
-                assert b"".join([await reply.__anext__() for _ in range(4)]) == b"xxxx"
-                with pytest.raises(UpstreamFailed, match="sent nothing"):
-                    await reply.__anext__()
+        async with (
+            peer(talk) as url,
+            client() as http,
+            http.stream("GET", url, timeout=30, silence=0.3) as reply,
+        ):
+            assert b"".join([await reply.__anext__() for _ in range(4)]) == b"xxxx"
+            with pytest.raises(UpstreamFailed, match="sent nothing"):
+                await reply.__anext__()
 
     asyncio.run(main())
 

@@ -236,5 +236,5 @@ def _logprobs(body: CompletionRequest, tokens: list[int]) -> Logprobs | None:
     if body.logprobs is None:
         return None
     names = [f"token_id:{token}" for token in tokens]
-    tops = [{name: -0.5, "token_id:17": -1.5} for name in names] if body.logprobs else []
+    tops = [{name: -0.5, "token_id:999": -1.5} for name in names] if body.logprobs else []
     return Logprobs(names, [-0.5] * len(tokens), tops)
