@@ -84,6 +84,10 @@ def ensure_environment(uv: Path, cache: Path) -> None:
         # The build backend is in the lock, so the project's own package needs nothing from outside it.
         editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
         run([str(uv), "pip", "install", "--quiet", *editable], environ)
+        # Pulumi's language host looks for `virtualenv` from the project's folder, its dynamic provider from `main`.
+        link = ROOT / "infra" / ".venv"
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.join("..", VENV.name))
         stamp.write_text(wanted)
 
 

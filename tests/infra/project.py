@@ -48,7 +48,7 @@ def make_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings["runtime"]["options"]["virtualenv"] = sys.prefix
     (folder / "stacks").mkdir(parents=True)
     (folder / "Pulumi.yaml").write_text(yaml.safe_dump(settings))
-    shutil.copytree(ROOT / "infra", folder / "infra", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "infra", folder / "infra", ignore=shutil.ignore_patterns("__pycache__", ".venv"))
     monkeypatch.setenv("DIPHASE_PROJECT", str(folder))
     return folder
 
@@ -68,9 +68,10 @@ class Roles:
     environ: dict[str, dict[str, str]] = field(default_factory=dict)
     ready_seconds: float = 20.0
     drain_seconds: float = 5.0
+    ports: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ports = dict(zip(self.names, free_ports(len(self.names)), strict=True))
+        self.ports = self.ports or dict(zip(self.names, free_ports(len(self.names)), strict=True))
 
     def __call__(self, project: Path) -> None:
         paths = StackPaths.of(project, pulumi.get_stack(), cache_dir(os.environ))
