@@ -69,14 +69,14 @@ class Engine(Group):
 class Prefill(Group):
     """The workers that read prompts."""
 
-    replicas: int = Field(1, ge=1, le=MAX_WORKERS)
+    replicas: int = Field(1, ge=1, le=MAX_WORKERS, description="workers")
     max_batch_tokens: int = Field(2048, ge=64, description="tokens that one engine step computes at most")
 
 
 class Decode(Group):
     """The workers that write answers."""
 
-    replicas: int = Field(1, ge=1, le=MAX_WORKERS)
+    replicas: int = Field(1, ge=1, le=MAX_WORKERS, description="workers")
     max_tokens: int = Field(2048, ge=1, description="most tokens one answer may have")
     idle_wait_ms: float = Field(20.0, ge=0, description="longest sleep of an idle engine loop, milliseconds")
 
@@ -110,7 +110,7 @@ class Gateway(Group):
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: Port | None = Field(None, description="port to listen on; local.basePort when absent")
     request_timeout_seconds: float = Field(300.0, gt=0, description="a request's deadline, queueing included")
-    max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024)
+    max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="largest body of a request; larger get 413")
     max_inflight: int = Field(1024, ge=1, description="requests at once; more get 429")
 
 
@@ -122,7 +122,7 @@ class Local(Group):
         30.0, ge=0, le=3600, description="how long a role that is told to stop may finish requests"
     )
     ready_seconds: float = Field(300.0, gt=0, description="how long `up` waits until the roles are ready")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the roles log")
 
 
 class StackConfig(Group):
