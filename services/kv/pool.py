@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from services.kv.prefault import Prefault
+
 Bytes = NDArray[np.uint8]  # [num_blocks, block_bytes]
 
 _F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1, <linux/fcntl.h>; Python has no name for it yet
-_MADV_POPULATE_WRITE = 23  # Linux 5.14, <linux/mman.h>
 _LIMITS = (  # files with the memory limit of a container, in bytes
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -47,18 +48,19 @@ class SharedPool:
         try:
             _allocate(self.fd, size)
             self._map: mmap.mmap | None = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED)
-            _touch(self._map)
             _seal(self.fd)
         except OSError as error:
             os.close(self.fd)
             raise MemoryError(f"no KV pool of {_mib(size)}: {error.strerror}") from error
         self.buffer = memoryview(self._map)
         self.array: Bytes = np.frombuffer(self._map, np.uint8).reshape(num_blocks, block_bytes)
+        self._prefault = Prefault(self.array)
 
     def close(self) -> None:
         """Unmap. Where somebody still holds a view of the memory, it goes when the last view does. Idempotent."""
         if self._map is None:
             return
+        self._prefault.stop()
         with contextlib.suppress(BufferError):
             self.buffer.release()
         self.array = np.empty((0, self.block_bytes), np.uint8)
@@ -111,13 +113,6 @@ def _allocate(fd: int, size: int) -> None:
     os.ftruncate(fd, size)
     if hasattr(os, "posix_fallocate"):  # not on macOS
         os.posix_fallocate(fd, 0, size)
-
-
-def _touch(mapping: mmap.mmap) -> None:
-    """Enter all pages in this process's page table now, or the first write to each would: 2 ms for a block of 3 MB."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # an older kernel
-            mapping.madvise(_MADV_POPULATE_WRITE)
 
 
 def _seal(fd: int) -> None:

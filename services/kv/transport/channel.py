@@ -6,11 +6,13 @@ import os
 import socket
 import struct
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from services.kv.transport.protocol import HEADER, Message, PeerClosed, body_length, decode, encode
 
+_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux
 _TIMEVAL = struct.Struct("@ll")
 
 
@@ -63,9 +65,12 @@ class Channel:
     def receive_with_descriptor(self, deadline: Deadline) -> tuple[Message, int | None]:
         """Wait for a frame that may carry a descriptor, which is the caller's to close."""
         self._limit(socket.SO_RCVTIMEO, deadline)
-        flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-        with _timely():
-            header, descriptors, _, _ = socket.recv_fds(self.sock, HEADER.size, 1, flags)
+        descriptors = array("i")
+        with _timely():  # not socket.recv_fds: it drops its flags
+            header, ancillary, _, _ = self.sock.recvmsg(HEADER.size, socket.CMSG_SPACE(descriptors.itemsize), _CLOEXEC)
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                descriptors.frombytes(data)
         try:
             if not header:
                 raise PeerClosed("the peer closed the connection")

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from services.common import logs
 from services.common.wire import KvTransferParams, Layout
 from services.kv.handle import make_handle
 from services.kv.keeper import LeaseKeeper
@@ -158,6 +159,7 @@ def _do(prefill: Prefill, command: dict[str, Any]) -> Any:
 
 
 def _main() -> None:
+    logs.configure("peer", "error")  # to stderr: stdout is for answers
     prefill = Prefill(**json.loads(sys.argv[1]))
     print(json.dumps({"engine_id": prefill.engine_id}), flush=True)
     for line in sys.stdin:
