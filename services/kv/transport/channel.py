@@ -33,7 +33,7 @@ class Deadline:
 
 
 class Channel:
-    """Owns a connected stream socket. One thread at a time.
+    """Owns a stream socket. One thread at a time.
 
     What operations raise: TimeoutError, other OSErrors (PeerClosed where the peer hung up), ProtocolError.
     After any of them the stream is out of step: close the channel.
@@ -44,6 +44,12 @@ class Channel:
         sock.settimeout(None)  # the kernel keeps the time, see _limit
         if sock.family != getattr(socket, "AF_UNIX", None):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connect(self, path: str, deadline: Deadline) -> None:
+        """Connect to a Unix socket; waits while its queue is full."""
+        self._limit(socket.SO_SNDTIMEO, deadline)
+        with _timely():
+            self.sock.connect(path)
 
     def send(self, message: Message, deadline: Deadline, descriptor: int | None = None) -> None:
         """Send a frame, and with it a duplicate of `descriptor` (Unix sockets)."""

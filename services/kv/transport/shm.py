@@ -15,14 +15,13 @@ from services.kv.transport.protocol import Grant, Message, ProtocolError
 
 def connect(path: str, deadline: Deadline) -> Channel:
     """A channel to the server at a Unix socket."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    channel = Channel(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
-        sock.settimeout(deadline.left())
-        sock.connect(path)
+        channel.connect(path, deadline)
     except BaseException:
-        sock.close()
+        channel.close()
         raise
-    return Channel(sock)
+    return channel
 
 
 def attach(grant: Grant, descriptor: int | None) -> AttachedPool:

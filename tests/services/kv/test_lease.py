@@ -208,4 +208,4 @@ class Leases(RuleBasedStateMachine):
 
 
 TestLeases = Leases.TestCase
-TestLeases.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestLeases.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -117,30 +117,25 @@ def test_altered_bytes_are_refused(
     baseline(server)
 
 
+FALSE: list[tuple[dict[str, Any], str]] = [
+    ({"nonce": "0" * 32}, "earlier lease"),
+    ({"remote_request_id": "req-2"}, "no KV is kept"),
+    ({"remote_engine_id": "another"}, "not here any more"),
+    ({"remote_block_ids": [2, 1]}, "other blocks"),
+    ({"kv_checksum": "0" * 16}, "other blocks"),
+    ({"remote_socket": None, "remote_host": None}, "serves no"),
+]
+
+
 @TRANSPORTS
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        ({"nonce": "0" * 32}, "earlier lease"),
-        ({"remote_request_id": "req-2"}, "no KV is kept"),
-        ({"remote_engine_id": "another"}, "not here any more"),
-        ({"remote_block_ids": [2, 1]}, "other blocks"),
-        ({"kv_checksum": "0" * 16}, "other blocks"),
-        ({"remote_socket": None, "remote_host": None}, "serves no"),
-    ],
-)
 def test_a_false_handle_is_refused(
-    server: PeerProcess,
-    pool: SharedPool,
-    client: TransferClient,
-    transport: Transport,
-    fault: dict[str, Any],
-    says: str,
+    server: PeerProcess, pool: SharedPool, client: TransferClient, transport: Transport
 ) -> None:
     handle = server.grant("req-1", [1, 2], seed=1)
-    with pytest.raises(KvUnavailable, match=says):
-        client.pull(msgspec.structs.replace(handle, **fault), pool.array, [0, 1], transport, 20)
-    assert client.pull(handle, pool.array, [0, 1], transport, 20).bytes == 2 * BLOCK
+    for fault, says in FALSE:
+        with pytest.raises(KvUnavailable, match=says):
+            client.pull(msgspec.structs.replace(handle, **fault), pool.array, [0, 1], transport, 20)
+        assert client.pull(handle, pool.array, [0, 1], transport, 20).bytes == 2 * BLOCK
     server.ask(release="req-1")
     baseline(server)
 
