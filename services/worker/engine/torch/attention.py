@@ -38,38 +38,26 @@ def paged_attention(
     q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))  # [T, heads, head_dim]
     batch.pool.write(batch.slots[layer], k, v)
     out = torch.empty(q.shape, dtype=q.dtype)
-    for group in batch.groups:
-        rows = slice(group.start, group.stop)
-        past = batch.pool.gather(group.halves[layer]).view(2, group.stop - group.start, -1, *k.shape[1:])
-        out[rows] = _decode(q[rows], past[0], past[1], group.mask, scaling)
-    for chunk in batch.chunks:
-        rows = slice(chunk.start, chunk.stop)
-        if chunk.halves is None:
-            out[rows] = _prefill(q[rows], k[rows], v[rows], None, scaling)
+    for rows in batch.rows:
+        here = slice(rows.start, rows.stop)
+        if rows.halves is None:
+            out[here] = _attend(q[here], k[here], v[here], None, scaling)
         else:
-            past = batch.pool.gather(chunk.halves[layer])[:, : chunk.length]
-            out[rows] = _prefill(q[rows], past[0], past[1], chunk.mask, scaling)
+            known = batch.pool.gather(rows.halves[layer])[:, : rows.length]
+            out[here] = _attend(q[here], known[0], known[1], rows.mask, scaling)
     return out[None], None
 
 
-def _decode(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scaling: float) -> Tensor:
-    """One query token for each of B sequences: q [B, heads, d], k and v [B, S, kv_heads, d], mask [B, 1, 1, S].
-
-    Query heads that share a KV head are taken as that many query tokens: then there is nothing to repeat.
-    """
-    batch, heads, dim = q.shape
-    grouped = q.reshape(batch, k.shape[2], -1, dim)
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
+    """The last T tokens of a sequence look back: q [T, heads, d]; k, v [S, kv_heads, d]; mask [T, S] if 1 < T < S."""
+    tokens, heads, dim = q.shape
+    k, v = k.transpose(0, 1)[None], v.transpose(0, 1)[None]
+    if tokens == 1:
+        # Heads that share keys are taken as that many query tokens: then each key is read once.
+        grouped = q.view(1, k.shape[1], -1, dim)
+        return functional.scaled_dot_product_attention(grouped, k, v, scale=scaling).reshape(1, heads, dim)
     out = functional.scaled_dot_product_attention(
-        grouped, k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask, scale=scaling
-    )
-    return out.reshape(batch, heads, dim)
-
-
-def _prefill(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
-    """T query tokens of one sequence, its last: q [T, heads, d], k and v [S, kv_heads, d], mask [T, S] if S > T."""
-    q, k, v = (part.transpose(0, 1)[None] for part in (q, k, v))
-    out = functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True, scale=scaling
+        q.transpose(0, 1)[None], k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True, scale=scaling
     )
     return out[0].transpose(0, 1)
 

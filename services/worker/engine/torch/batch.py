@@ -26,24 +26,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeGroup:
-    """Rows `start` to `stop` of a step: sequences of similar length with one query token each."""
+class Rows:
+    """Where a span lies among the tokens of its step, and what its tokens look back on.
 
-    start: int
-    stop: int
-    halves: Tensor  # [layers, 2 * rows * blocks]
-    mask: Tensor  # [rows, 1, 1, blocks * block_size], added to the scores
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows `start` to `stop` of a step: consecutive tokens of one sequence, of which `length` are then known."""
+    The tokens at `start` to `stop` are the last ones of a sequence of `length` tokens. `halves` [layers, 2 * blocks]
+    are the rows of the pool that hold them all; None where the sequence begins with this span.
+    `mask` [stop - start, length] is added to the scores; None where plain causality or a single token needs none.
+    """
 
     start: int
     stop: int
     length: int
-    halves: Tensor | None  # [layers, 2 * blocks]; None: the sequence begins here
-    mask: Tensor | None  # [stop - start, length], added to the scores
+    halves: Tensor | None
+    mask: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,83 +46,51 @@ class Batch:
     """One step: T tokens of several sequences in one row."""
 
     pool: KvPool
-    spans: list[Span]  # in the order of the rows
+    spans: list[Span]
+    rows: list[Rows]  # of each span
     token_ids: Tensor  # [1, T]
     positions: Tensor  # [1, T]
     slots: Tensor  # [layers, 2, T]
-    last_rows: Tensor  # rows that give a token, in the order of the spans
-    groups: list[DecodeGroup]
-    chunks: list[Chunk]
+    last_tokens: Tensor  # indices into T of the tokens that the next ones follow, in the order of the spans
 
 
 def build(spans: Seq[Span], pool: KvPool) -> Batch:
-    """Lay out a step: rows with a single token first, the longest sequence before the others, then the chunks."""
-    single = sorted((s for s in spans if s.count == 1), key=lambda s: -s.sequence.computed)
-    chunked = [s for s in spans if s.count > 1]
-    ordered = single + chunked
+    """Lay out a step, its tokens in the order of the spans."""
     size = pool.layout.block_size
     ids: list[int] = []
     positions: list[int] = []
     blocks: list[int] = []
-    last_rows: list[int] = []
-    chunks: list[Chunk] = []
-    for span in ordered:
+    last: list[int] = []
+    rows: list[Rows] = []
+    for span in spans:
         sequence, begin = span.sequence, span.sequence.computed
         end = begin + span.count
-        if span.count > 1:
-            chunks.append(_chunk(sequence, len(ids), begin, end, pool))
+        rows.append(_rows(sequence, len(ids), begin, end, pool))
         ids += sequence.tokens[begin:end]
         positions += range(begin, end)
         blocks += [sequence.blocks[position // size] for position in range(begin, end)]
         if span.is_last:
-            last_rows.append(len(ids) - 1)
+            last.append(len(ids) - 1)
     at = torch.tensor(positions)
     return Batch(
         pool=pool,
-        spans=ordered,
+        spans=list(spans),
+        rows=rows,
         token_ids=torch.tensor(ids)[None],
         positions=at[None],
         slots=pool.slots(torch.tensor(blocks), at % size),
-        last_rows=torch.tensor(last_rows, dtype=torch.int64),
-        groups=_groups([s.sequence for s in single], pool),
-        chunks=chunks,
+        last_tokens=torch.tensor(last, dtype=torch.int64),
     )
 
 
-def _chunk(sequence: Sequence, start: int, begin: int, end: int, pool: KvPool) -> Chunk:
+def _rows(sequence: Sequence, start: int, begin: int, end: int, pool: KvPool) -> Rows:
     stop = start + end - begin
     if begin == 0:
-        return Chunk(start, stop, end, None, None)
-    blocks = sequence.blocks[: -(-end // pool.layout.block_size)]
+        return Rows(start, stop, end, None, None)
+    blocks = torch.tensor(sequence.blocks[: -(-end // pool.layout.block_size)])
+    return Rows(start, stop, end, pool.halves(blocks), None if end - begin == 1 else _causal(begin, end, pool))
+
+
+def _causal(begin: int, end: int, pool: KvPool) -> Tensor:
     future = torch.arange(end) > torch.arange(begin, end)[:, None]
-    return Chunk(start, stop, end, pool.halves(torch.tensor(blocks)), _hide(future, pool))
-
-
-def _groups(sequences: list[Sequence], pool: KvPool) -> list[DecodeGroup]:
-    """Cut rows, longest first, where one is less than half the longest of its group: padding costs bandwidth."""
-    groups = []
-    start = 0
-    while start < len(sequences):
-        longest = sequences[start].computed
-        stop = start + 1
-        while stop < len(sequences) and 2 * sequences[stop].computed + 4 * pool.layout.block_size > longest:
-            stop += 1
-        groups.append(_group(sequences[start:stop], start, pool))
-        start = stop
-    return groups
-
-
-def _group(sequences: list[Sequence], start: int, pool: KvPool) -> DecodeGroup:
-    size = pool.layout.block_size
-    width = -(-(sequences[0].computed + 1) // size)
-    # A short row is padded with its own first block: what is read there is masked.
-    table = [s.blocks[: -(-(s.computed + 1) // size)] for s in sequences]
-    padded = torch.tensor([row + row[:1] * (width - len(row)) for row in table])
-    lengths = torch.tensor([s.computed + 1 for s in sequences])
-    future = torch.arange(width * size) >= lengths[:, None]
-    return DecodeGroup(start, start + len(sequences), pool.halves(padded.view(-1)), _hide(future, pool)[:, None, None])
-
-
-def _hide(future: Tensor, pool: KvPool) -> Tensor:
-    dtype = getattr(torch, pool.layout.dtype)
-    return torch.zeros(future.shape, dtype=dtype).masked_fill_(future, float("-inf"))
+    return torch.zeros(future.shape, dtype=getattr(torch, pool.layout.dtype)).masked_fill_(future, float("-inf"))

@@ -15,11 +15,11 @@ from services.worker.engine.torch.sequence import Sequence
 
 def forward(model: Any, batch: Batch) -> Tensor:
     """Compute the batch's KV and the logits [rows that give a token, V] in float32."""
-    rows = batch.last_rows if len(batch.last_rows) else torch.zeros(1, dtype=torch.int64)
+    rows = batch.last_tokens if len(batch.last_tokens) else torch.zeros(1, dtype=torch.int64)
     out = model(
         input_ids=batch.token_ids, position_ids=batch.positions, use_cache=False, logits_to_keep=rows, batch=batch
     )
-    logits: Tensor = out.logits[0, : len(batch.last_rows)]
+    logits: Tensor = out.logits[0, : len(batch.last_tokens)]
     return logits.float()
 
 
