@@ -27,8 +27,8 @@ config:
     maxTokens: 512
 ```
 
-`pulumi config set --path {NAMESPACE}:decode.replicas 2` writes the same. What is absent has its default. An unknown key or a
-wrong value is refused before anything is made, every fault at once. An editor that knows JSON schemas finds them in
+`pulumi config set --path {NAMESPACE}:decode.replicas 2` writes the same. What is absent has its default. An unknown key
+or a wrong value is refused before anything is made, every fault at once. An editor that knows JSON schemas has them in
 [config.schema.json](config.schema.json).
 """
 

@@ -86,12 +86,6 @@ class Engine:
         found: dict[str, Any] = json.loads(done.stdout or "{}")
         return found
 
-    def export(self) -> dict[str, Any]:
-        """The stack's state, as Pulumi keeps it."""
-        with self._faults(None):
-            found: dict[str, Any] = self._stack.export_stack().deployment
-        return found
-
     def cancel(self) -> None:
         """Take away the lock of an operation that is dead."""
         with self._faults(None):
