@@ -14,17 +14,14 @@ import ssl
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import cast
 from urllib.parse import urlsplit
-
-import httptools
 
 from services.common import errors
 from services.common.errors import DeadlineExceeded, UpstreamFailed
+from services.common.http_connection import Connection, SilenceWatch
 
 Headers = Iterable[tuple[str, str]]
 MAX_BODY = 64 * 1024 * 1024  # bytes of an answer that is read whole
-PAUSE_AT = 256 * 1024  # bytes of a stream that may wait for their reader before the socket is paused
 IDLE_SECONDS = 50.0  # below the 75 s after which our servers close an idle connection
 
 
@@ -43,105 +40,10 @@ class Reply:
         return self
 
 
-class _Connection(asyncio.Protocol):
-    """One connection; serves one exchange at a time. `wake` is set whenever there is news for the waiting side."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, peer: str, loop: asyncio.AbstractEventLoop) -> None:
-        self.peer = peer
-        self.loop = loop
-        self.open = False
-        self.used = False
-        self.idle_since: float | None = None  # None while an exchange runs
-        self.heard_at = 0.0
-        self.parser = httptools.HttpResponseParser(self)
-        self.wake: asyncio.Future[None] | None = None
-        self.reset()
-
-    def reset(self) -> None:
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.chunks: list[bytes] = []
-        self.buffered = 0
-        self.paused = False
-        self.complete = False
-        self.keep = False
-        self.failure: Exception | None = None
-
-    # -- asyncio.Protocol
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
-        self.open = True
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.open = False
-        self.fail(UpstreamFailed(f"{self.peer} closed the connection" + (f": {exc}" if exc else "")))
-
-    def data_received(self, data: bytes) -> None:
-        if self.idle_since is not None:  # nobody asked: the next answer on this connection could not be trusted
-            self.transport.abort()
-            return
-        self.heard_at = self.loop.time()
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self.fail(UpstreamFailed(f"{self.peer} does not answer in HTTP: {error}"))
-            self.transport.abort()
-            return
-        if self.buffered > PAUSE_AT and not self.paused and not self.complete:
-            self.paused = True
-            self.transport.pause_reading()
-        self._notify()
-
-    # -- httptools
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        self.status = self.parser.get_status_code()  # from here on the exchange counts as answered
-
-    def on_body(self, body: bytes) -> None:
-        self.chunks.append(body)
-        self.buffered += len(body)
-
-    def on_message_complete(self) -> None:
-        self.keep = self.parser.should_keep_alive()
-        self.complete = True
-
-    # -- for the client
-    def fail(self, error: Exception) -> None:
-        if not self.complete and self.failure is None:
-            self.failure = error
-        self._notify()
-
-    def _notify(self) -> None:
-        if self.wake is not None and not self.wake.done():
-            self.wake.set_result(None)
-
-    async def news(self) -> None:
-        """Wait until data, the end, or a failure has come."""
-        self.wake = self.loop.create_future()
-        try:
-            await self.wake
-        finally:
-            self.wake = None
-
-    def take(self) -> bytes:
-        """What has arrived since the last call, as one piece."""
-        data = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
-        self.chunks = []
-        self.buffered = 0
-        if self.paused and self.open:
-            self.paused = False
-            self.transport.resume_reading()
-        return data
-
-
 class StreamReply:
     """An answer whose body is read as it comes; iterate once. Each item is what one read of the socket brought."""
 
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.status = connection.status
         self.headers = connection.headers
@@ -178,7 +80,7 @@ class HttpClient:
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
         self._tls = tls
-        self._idle: dict[str, list[_Connection]] = {}
+        self._idle: dict[str, list[Connection]] = {}
 
     async def request(
         self, method: str, url: str, body: bytes = b"", *, headers: Headers = (), timeout: float
@@ -209,7 +111,7 @@ class HttpClient:
         peer = connection.peer
         expired = DeadlineExceeded(f"{peer} did not finish its answer within {timeout:.1f} s")
         timer = loop.call_at(deadline, connection.fail, expired)
-        watch = None if silence is None else _SilenceWatch(connection, silence)
+        watch = None if silence is None else SilenceWatch(connection, silence)
         try:
             yield StreamReply(connection)
         finally:
@@ -226,7 +128,7 @@ class HttpClient:
         self._idle.clear()
         await asyncio.sleep(0)
 
-    async def _exchange(self, method: str, url: str, body: bytes, headers: Headers, deadline: float) -> _Connection:
+    async def _exchange(self, method: str, url: str, body: bytes, headers: Headers, deadline: float) -> Connection:
         """Send the request and wait for the status; a stale pooled connection is replaced once."""
         parts = urlsplit(url)
         peer = f"{parts.scheme}://{parts.netloc}"
@@ -257,7 +159,7 @@ class HttpClient:
             finally:
                 timer.cancel()
 
-    def _take_idle(self, peer: str) -> _Connection | None:
+    def _take_idle(self, peer: str) -> Connection | None:
         pool = self._idle.get(peer, [])
         now = asyncio.get_running_loop().time()
         while pool:
@@ -268,7 +170,7 @@ class HttpClient:
             connection.transport.abort()
         return None
 
-    async def _connect(self, peer: str, deadline: float) -> _Connection:
+    async def _connect(self, peer: str, deadline: float) -> Connection:
         parts = urlsplit(peer)
         loop = asyncio.get_running_loop()
         limit = min(self._connect_timeout, max(0.0, deadline - loop.time()))
@@ -276,7 +178,7 @@ class HttpClient:
         try:
             async with asyncio.timeout(limit):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(peer, loop),
+                    lambda: Connection(peer, loop),
                     parts.hostname or "",
                     parts.port or (443 if secure else 80),
                     ssl=(self._tls or ssl.create_default_context()) if secure else None,
@@ -289,7 +191,7 @@ class HttpClient:
             raise UpstreamFailed(f"no connection to {peer}: {error.strerror or error}") from None
         return connection
 
-    def _put_back(self, peer: str, connection: _Connection) -> None:
+    def _put_back(self, peer: str, connection: Connection) -> None:
         pool = self._idle.setdefault(peer, [])
         whole = connection.complete and connection.keep and not connection.chunks and connection.open
         if not whole or len(pool) >= self._max_idle:
@@ -297,23 +199,6 @@ class HttpClient:
             return
         connection.idle_since = asyncio.get_running_loop().time()
         pool.append(connection)
-
-
-class _SilenceWatch:
-    """Fails a connection that brings nothing for some time; one timer for each such time, none for each read."""
-
-    def __init__(self, connection: _Connection, seconds: float) -> None:
-        self._connection, self._seconds = connection, seconds
-        self.timer = connection.loop.call_later(seconds, self._check)
-
-    def _check(self) -> None:
-        connection = self._connection
-        now = connection.loop.time()
-        since = now if connection.paused else connection.heard_at
-        if now - since >= self._seconds:
-            connection.fail(UpstreamFailed(f"{connection.peer} sent nothing for {self._seconds:.0f} s"))
-            return
-        self.timer = connection.loop.call_at(since + self._seconds, self._check)
 
 
 def _head(method: str, path: str, host: str, headers: Headers, length: int) -> bytes:

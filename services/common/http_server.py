@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,24 +20,37 @@ import uvicorn
 from prometheus_client import Counter, Histogram
 
 from services.common import logs, metrics
-from services.common.errors import (
-    BodyTooLarge,
-    ClientTooSlow,
-    DiphaseError,
-    InvalidRequest,
-    MethodNotAllowed,
-    NotFound,
+from services.common.errors import BodyTooLarge, ClientTooSlow, DiphaseError, InvalidRequest, MethodNotAllowed, NotFound
+from services.common.http_answers import (
+    Headers,
+    Outcome,
+    Response,
+    Send,
+    Stream,
+    error_response,
+    internal_error,
+    json_response,
+    respond,
+    stream_out,
 )
 from services.common.settings import RoleSettings
 
-JSON = b"application/json"
-EVENT_STREAM = b"text/event-stream"
-STALLED_SECONDS = 60.0  # how long the client of a stream with `silence` may leave what it was sent unread
+__all__ = [
+    "App",
+    "Handler",
+    "Headers",
+    "Request",
+    "Response",
+    "Stream",
+    "error_response",
+    "json_response",
+    "run",
+    "serve",
+]
+
 T = TypeVar("T")
-Headers = tuple[tuple[bytes, bytes], ...]
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 _requests = Counter(
     "diphase_http_requests", "Requests answered, by route and status", ["route", "status"], registry=metrics.REGISTRY
@@ -48,41 +60,6 @@ _seconds = Histogram(
     buckets=metrics.SECONDS, registry=metrics.REGISTRY,
 )  # fmt: skip
 _log = logs.get()
-
-
-@dataclass(slots=True)
-class Response:
-    """An answer that is known whole."""
-
-    body: bytes = b""
-    status: int = 200
-    content_type: bytes = JSON
-    headers: Headers = ()
-
-
-@dataclass(slots=True)
-class Stream:
-    """An answer that is written as it comes; each item is sent at once.
-
-    `items.aclose()` is awaited on every path, also before the first item was asked for. An async generator that never
-    began does not run its `finally` then: where something must be given back, use a class with `aclose`.
-
-    With `silence` (seconds) the status is sent with the first item, so that an error before it is answered with a
-    status of its own; after so long without an item the stream begins, or goes on, with `keepalive`.
-    An error after the beginning is sent as `error_event(error)` and ends the stream; without it the connection is cut.
-    """
-
-    items: AsyncIterator[bytes]
-    content_type: bytes = EVENT_STREAM
-    headers: Headers = ()
-    silence: float = 0.0
-    keepalive: bytes = b": keepalive\n\n"
-    error_event: Callable[[DiphaseError], bytes] | None = None
-
-
-def json_response(value: object, status: int = 200) -> Response:
-    """`value` (a struct, a dict, …) as JSON."""
-    return Response(msgspec.json.encode(value), status)
 
 
 class Request:
@@ -168,7 +145,7 @@ class App:
         if scope["type"] != "http":
             return
         started = time.perf_counter()
-        outcome = _Outcome()
+        outcome = Outcome()
         self.inflight += 1
         try:
             await self._serve(scope, receive, send, outcome)
@@ -179,26 +156,26 @@ class App:
             _requests.labels(outcome.route, outcome.status).inc()
             _seconds.labels(outcome.route).observe(time.perf_counter() - started)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, outcome: _Outcome) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, outcome: Outcome) -> None:
         try:
             outcome.route, handler, params = self._find(scope["method"], scope["path"])
             async with _cancelled_with_client(Request(scope, receive, params)) as request:
                 result = await handler(request)
                 if isinstance(result, Response):
                     outcome.status, outcome.begun = result.status, True
-                    await _respond(send, result)
+                    await respond(send, result)
                 else:
                     outcome.headers = result.headers
-                    await _stream(send, result, outcome)
+                    await stream_out(send, result, outcome)
         except DiphaseError as error:
             outcome.status = error.status
             if not outcome.begun:
-                await _respond(send, error_response(error, outcome.headers))
+                await respond(send, error_response(error, outcome.headers))
         except Exception:  # the last resort: a fault of ours must not become a stack trace at the client
             _log.exception("handler_failed", path=scope["path"])
             outcome.status = 500
             if not outcome.begun:
-                await _respond(send, error_response(_internal_error(), outcome.headers))
+                await respond(send, error_response(internal_error(), outcome.headers))
         # Where the answer had begun, returning without its end makes uvicorn cut the connection: no silent truncation.
 
     def _find(self, method: str, path: str) -> tuple[str, Handler, tuple[str, ...]]:
@@ -222,14 +199,6 @@ class App:
 
     async def _get_metrics(self, _request: Request) -> Response:
         return Response(metrics.exposition(), content_type=metrics.CONTENT_TYPE.encode())
-
-
-@dataclass(slots=True)
-class _Outcome:
-    route: str = "unknown"
-    status: int = 500
-    begun: bool = False  # the status line is sent
-    headers: Headers = ()  # of the stream, so that an error in its place carries them too
 
 
 @contextlib.asynccontextmanager
@@ -261,112 +230,6 @@ def _verdict(fault: str | None) -> Response:
     return json_response(
         {"status": "ok"} if fault is None else {"status": "fail", "reason": fault}, 503 if fault else 200
     )
-
-
-def _internal_error() -> DiphaseError:
-    return DiphaseError("internal error; this role's log has the details")
-
-
-def error_response(error: DiphaseError, headers: Headers = ()) -> Response:
-    """An error as it is answered, with `headers` beside its own."""
-    if error.retry_after is not None:
-        headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
-    if error.status == ClientTooSlow.status:
-        headers = (*headers, (b"connection", b"close"))  # the rest of the body is not waited for
-    return Response(error.body(), error.status, JSON, headers)
-
-
-async def _respond(send: Send, response: Response) -> None:
-    headers = [
-        (b"content-type", response.content_type),
-        (b"content-length", b"%d" % len(response.body)),
-        *response.headers,
-    ]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
-
-
-async def _stream(send: Send, stream: Stream, outcome: _Outcome) -> None:
-    writer = _StreamWriter(send, stream, outcome)
-    try:
-        if not stream.silence:
-            await writer.begin()
-        async for item in stream.items:
-            await writer.write(item)
-        await writer.end()
-    except Exception as error:  # whatever it is, a reader in the middle of a stream is told
-        if not outcome.begun or stream.error_event is None:
-            raise
-        if not isinstance(error, DiphaseError):
-            _log.exception("stream_failed", route=outcome.route)
-            error = _internal_error()
-        await writer.write(stream.error_event(error))
-        await writer.end()
-        outcome.status = error.status
-    finally:
-        writer.stop()
-        close = getattr(stream.items, "aclose", None)
-        if close is not None:
-            await close()
-
-
-class _StreamWriter:
-    """Writes a stream and its keepalives; one timer for each silence, none for each item."""
-
-    def __init__(self, send: Send, stream: Stream, outcome: _Outcome) -> None:
-        self._send, self._stream, self._outcome = send, stream, outcome
-        self._loop = asyncio.get_running_loop()
-        self._last = self._loop.time()
-        self._writing = False
-        self._task = asyncio.current_task()
-        self._beat: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(stream.silence, self._tick) if stream.silence else None
-
-    async def begin(self) -> None:
-        """Send the status, once."""
-        if self._outcome.begun:
-            return
-        self._outcome.begun, self._outcome.status = True, 200
-        stream = self._stream
-        headers = [(b"content-type", stream.content_type), (b"cache-control", b"no-cache"), *stream.headers]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-
-    async def write(self, item: bytes) -> None:
-        """Send an item; waits while the client does not read."""
-        self._writing = True
-        await self.begin()
-        await self._send({"type": "http.response.body", "body": item, "more_body": True})
-        self._writing = False
-        self._last = self._loop.time()
-
-    async def end(self) -> None:
-        """Send the end of the body."""
-        self.stop()
-        await self.begin()
-        await self._send({"type": "http.response.body", "body": b""})
-
-    def stop(self) -> None:
-        """No more keepalives."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._beat is not None:
-            self._beat.cancel()
-
-    def _tick(self) -> None:
-        now, silence = self._loop.time(), self._stream.silence
-        if self._writing:
-            if now - self._last > STALLED_SECONDS and self._task is not None:
-                self._task.cancel()  # the client has stopped reading: what the request holds is given back
-                return
-        elif now - self._last >= silence - 1e-3:
-            self._last = now
-            self._beat = self._loop.create_task(self._keepalive())
-        due = now + silence if self._writing else self._last + silence
-        self._timer = self._loop.call_at(due, self._tick)
-
-    async def _keepalive(self) -> None:
-        await self.begin()
-        await self._send({"type": "http.response.body", "body": self._stream.keepalive, "more_body": True})
 
 
 # -- running it -----------------------------------------------------------------------------------------------------

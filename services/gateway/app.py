@@ -189,11 +189,13 @@ class _Exchange:
             async with aclosing(self._pieces()) as pieces:
                 async for piece in pieces:
                     data += chunks.piece(piece)
-                    if self._answer.finish_reason is not None:
-                        data += chunks.last(self._answer.finish_reason, self._record.usage())
-                    if data:
+                    if data and self._answer.finish_reason is None:
                         yield data
                         data = b""
+            # The response ends with this write: a client that hangs up at [DONE] then keeps its connection.
+            reason = self._answer.finish_reason
+            assert reason is not None
+            yield data + chunks.last(reason, self._record.usage())
         finally:
             self._gateway.leave()
 

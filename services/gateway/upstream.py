@@ -187,7 +187,7 @@ async def _steps(reply: StreamReply, url: str) -> AsyncGenerator[Step]:
 async def _read_end(reply: StreamReply) -> None:
     """Wait for the last bytes, so that the connection can serve again; a worker that is late loses it."""
     with suppress(TimeoutError, UpstreamFailed):
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(0.25):
             async for _ in reply:
                 pass
 

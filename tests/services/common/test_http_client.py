@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from services.common.errors import DeadlineExceeded, NotFound, Saturated, UpstreamFailed
-from services.common.http_client import PAUSE_AT, HttpClient
+from services.common.http_client import HttpClient
+from services.common.http_connection import PAUSE_AT
 from services.common.http_server import App, Request, Response, Stream
 from tests.services.common.serving import serving, until
 

@@ -222,7 +222,7 @@ def test_keepalives_fill_silence() -> None:
 
 def test_a_client_that_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler ends although it never closes."""
-    monkeypatch.setattr("services.common.http_server.STALLED_SECONDS", 0.2)
+    monkeypatch.setattr("services.common.http_answers.STALLED_SECONDS", 0.2)
     closed: list[bool] = []
 
     async def flood() -> AsyncIterator[bytes]:

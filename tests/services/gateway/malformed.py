@@ -73,7 +73,7 @@ def _completion(name: str, status: int, *words: str, prompt: Any = "Hello", **fi
     return Malformed(name, status, words, body, COMPLETIONS)
 
 
-def _raw(name: str, status: int, *words: str, body: bytes, **options: Any) -> Malformed:
+def _raw(name: str, status: int, *words: str, body: bytes = b"", **options: Any) -> Malformed:
     return Malformed(name, status, words, body, **options)
 
 
