@@ -23,8 +23,12 @@ PARTS: dict[str, Callable[[], dict[str, object]]] = {
 
 def _machine() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-    return f"{os.cpu_count()} CPUs, {name}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    name = next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
+    return (
+        f"{os.cpu_count()} CPUs, {name}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    )
 
 
 def main() -> None:

@@ -11,11 +11,12 @@ from statistics import median
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM
+
 from services.worker.engine.protocol import EngineRequest, Event, Sampling
 from services.worker.engine.torch.config import EngineConfig
 from services.worker.engine.torch.engine import TorchEngine
 from services.worker.model import prepare
-from transformers import AutoModelForCausalLM
 
 THREADS = 1
 PROMPTS = (128, 512, 1500)  # tokens
@@ -110,7 +111,9 @@ def _row(title: str, pairs: list[tuple[float, float]], scale: float | None) -> d
     theirs, ours = (median(side) for side in zip(*pairs, strict=True))
     ratio = median(them / us for them, us in pairs)
     show = (lambda x: x * scale) if scale else (lambda x: 1 / x)
-    print(f"  {title:32s} transformers {show(theirs):8.1f}   diphase {show(ours):8.1f}   ratio {ratio:5.2f}", flush=True)
+    print(
+        f"  {title:32s} transformers {show(theirs):8.1f}   diphase {show(ours):8.1f}   ratio {ratio:5.2f}", flush=True
+    )
     return {"transformers": show(theirs), "diphase": show(ours), "ratio": ratio}
 
 

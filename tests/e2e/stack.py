@@ -53,6 +53,14 @@ def wait_until(what: str, condition: Callable[[], bool], seconds: float = 60.0) 
         time.sleep(0.05)
 
 
+def _answers_200(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
 @dataclass
 class Stack:
     """`project` holds Pulumi.yaml, stacks/ and, once up, .diphase/."""
@@ -61,10 +69,13 @@ class Stack:
     name: str = "local"
     config: dict[str, Any] = field(default_factory=dict)
     base_port: int = field(default_factory=free_base_port)
+    urls: dict[str, str] = field(default_factory=dict)
+    api_key: str = ""
 
     def __post_init__(self) -> None:
         (self.project / "stacks").mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "Pulumi.yaml", self.project)
+        (self.project / "infra").symlink_to(ROOT / "infra")
         self.write_config()
 
     @property
@@ -98,7 +109,11 @@ class Stack:
         return done
 
     def up(self) -> None:
+        """Bring it to what its file says; afterwards `urls` has the address of every role."""
         self.run("up")
+        status = self.status()
+        self.urls = {role["name"]: role["url"] for role in status["roles"]}
+        self.api_key = Path(status["gateway"]["api_key_file"]).read_text().strip()
 
     def down(self) -> None:
         self.run("down")
@@ -111,10 +126,6 @@ class Stack:
     def gateway(self) -> str:
         return f"http://127.0.0.1:{self.base_port}"
 
-    @property
-    def api_key(self) -> str:
-        return Path(self.status()["gateway"]["api_key_file"]).read_text().strip()
-
     def client(self, **options: Any) -> openai.OpenAI:
         """The official client, without retries of its own: a failure must show."""
         return openai.OpenAI(base_url=f"{self.gateway}/v1", api_key=self.api_key, max_retries=0, timeout=180, **options)
@@ -122,9 +133,6 @@ class Stack:
     def role(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = next(role for role in self.status()["roles"] if role["name"] == name)
         return found
-
-    def roles(self, prefix: str) -> list[dict[str, Any]]:
-        return [role for role in self.status()["roles"] if role["name"].startswith(prefix)]
 
     def kill(self, name: str) -> int:
         """SIGKILL a role's process; returns the pid that it had."""
@@ -134,11 +142,12 @@ class Stack:
 
     def wait_ready(self, seconds: float = 60.0) -> None:
         """Until every role is ready (again)."""
-        wait_until("all roles ready", lambda: all(role["ready"] for role in self.status()["roles"]), seconds)
+        for name, url in self.urls.items():
+            wait_until(f"{name} ready", lambda url=url: _answers_200(f"{url}/ready"), seconds)
 
     def metric(self, role: str, name: str, **labels: str) -> float:
         """The sum of a metric's samples that carry these labels."""
-        with urllib.request.urlopen(self.role(role)["url"] + "/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(self.urls[role] + "/metrics", timeout=5) as answer:
             text = answer.read().decode()
         return sum(
             sample.value
@@ -150,7 +159,7 @@ class Stack:
     def at_rest(self) -> bool:
         """No request, no lease, no block in use anywhere."""
         try:
-            workers = [role["name"] for role in self.status()["roles"] if "worker" in role["name"]]
+            workers = [name for name in self.urls if "worker" in name]
             return all(
                 self.metric(worker, "diphase_kv_blocks_free") == self.metric(worker, "diphase_kv_blocks")
                 and self.metric(worker, "diphase_kv_leases_open") == 0

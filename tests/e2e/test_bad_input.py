@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+
 from tests.e2e.stack import MODEL, Stack
 from tests.services.gateway.malformed import MALFORMED, Malformed, send
 
@@ -32,7 +33,9 @@ def _judge(stack: Stack, case: Malformed) -> str | None:
     return case.fault(status, body)
 
 
-@pytest.mark.parametrize("raw", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n"])
+@pytest.mark.parametrize(
+    "raw", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n"]
+)
 def test_what_is_not_http_does_not_hurt(stack: Stack, raw: bytes) -> None:
     with socket.create_connection(("127.0.0.1", stack.base_port), timeout=10) as peer:
         peer.sendall(raw)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from tests.e2e.prompts import hundred
 from tests.e2e.reference import Reference
 from tests.e2e.stack import MODEL, Stack
@@ -86,7 +87,7 @@ def test_greedy_equals_transformers(
 
 def test_seeded_sampling_equals_one_engine(over: Stack, reference: Reference) -> None:
     """The same request, once through both workers and once whole at the decode worker."""
-    worker = over.role("decode-worker-0")["url"]
+    worker = over.urls["decode-worker-0"]
     for seed, text in enumerate(hundred()[::9]):
         body = {
             "model": MODEL,

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+
 from tests.e2e.stack import MODEL, Stack, wait_until
 
 PROMPT = "The history of the lighthouse begins"

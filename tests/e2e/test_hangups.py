@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
+
 from tests.e2e.stack import MODEL, Stack
 
 REQUESTS = 200
@@ -30,9 +31,12 @@ def _run(stack: Stack, key: str, ask: Ask) -> str | None:
     """The text, or None where the client hung up."""
     limit = 180.0 if ask.hang_up_after is None else ask.hang_up_after
     try:
-        with httpx.Client(timeout=httpx.Timeout(180.0, read=limit)) as client, client.stream(
-            "POST", f"{stack.gateway}/v1/completions", json=_body(ask), headers={"Authorization": f"Bearer {key}"}
-        ) as answer:
+        with (
+            httpx.Client(timeout=httpx.Timeout(180.0, read=limit)) as client,
+            client.stream(
+                "POST", f"{stack.gateway}/v1/completions", json=_body(ask), headers={"Authorization": f"Bearer {key}"}
+            ) as answer,
+        ):
             text = ""
             for line in answer.iter_lines():
                 if not ask.stream:
