@@ -19,7 +19,7 @@ from services.gateway.answer import Answer, Piece
 from services.gateway.background import Background
 from services.gateway.chat_template import ChatTemplate
 from services.gateway.endpoints import Endpoint
-from services.gateway.job import Job
+from services.gateway.job import InternalIds, Job
 from services.gateway.keys import ApiKeys
 from services.gateway.life import Life
 from services.gateway.record import Record
@@ -44,6 +44,7 @@ class Gateway:
         self._schedulers = Schedulers(self._client, settings.scheduler_urls, settings.instance)
         self._workers = Workers(self._client)
         self._model = Model(settings.model_name, int(time.time()), settings.max_model_len)
+        self._ids = InternalIds()
         self._inflight = 0
         self._chat = endpoints.chat(ChatTemplate(settings.model_path), self._tokenization)
         self._completion = endpoints.completion(self._tokenization, self._limits)
@@ -130,6 +131,7 @@ class Gateway:
         prompt = await endpoint.prompt(body)
         work = Job(
             request_id=request_id,
+            internal_id=self._ids.take(request_id),
             traceparent=job.traceparent(request.header("traceparent")),
             model=settings.model_name,
             prompt=prompt,

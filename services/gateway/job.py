@@ -17,9 +17,14 @@ _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One request. `deadline` is of the event loop's clock; `seed` is the client's, or one drawn for this request."""
+    """One request. `deadline` is of the event loop's clock; `seed` is the client's, or one drawn for this request.
+
+    `internal_id` names it to schedulers and workers. It is the request id unless two clients, or one that tries again,
+    send the same: slots and leases are released by it.
+    """
 
     request_id: str
+    internal_id: str
     traceparent: str
     model: str
     prompt: list[int]
@@ -61,6 +66,23 @@ def request_id(header: str | None) -> str:
             "X-Request-Id takes 1 to 100 letters, digits and ._:- : change it or leave it out", param="X-Request-Id"
         )
     return header
+
+
+class InternalIds:
+    """Gives each request its id for schedulers and workers: its own, or with an addition if this one was used lately."""
+
+    def __init__(self, remembered: int = 10_000) -> None:
+        self._remembered = remembered
+        self._seen: dict[str, None] = {}  # in order of use
+
+    def take(self, request_id: str) -> str:
+        """An id that no request of this gateway had lately, whose late releases could hit the new one."""
+        if request_id in self._seen:
+            return f"{request_id}.{secrets.token_hex(4)}"
+        self._seen[request_id] = None
+        if len(self._seen) > self._remembered:
+            del self._seen[next(iter(self._seen))]
+        return request_id
 
 
 def traceparent(header: str | None) -> str:

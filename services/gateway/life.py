@@ -161,12 +161,12 @@ class Life:
             self._retries.exclude(prefill.engine_id)
 
     def _next_leg_id(self) -> str:
-        """The request's id, as vLLM expects on both legs; with a number once a leg failed, so that the release of an
+        """The same id on both legs, as vLLM expects; with a number once a leg failed, so that the release of an
         old leg, which may come late, cannot hit a new one.
         """
         self.legs += 1
         number = self._retries.total
-        return f"{self._job.request_id}-{number}" if number else self._job.request_id
+        return f"{self._job.internal_id}-{number}" if number else self._job.internal_id
 
     def _slot(self, leg_id: str, phase: Phase) -> Slot:
         return Slot(self._schedulers, self._background, self._job, self._retries, leg_id, phase)

@@ -18,6 +18,15 @@ def test_request_ids() -> None:
             job.request_id(wrong)
 
 
+def test_internal_ids_are_unique() -> None:
+    ids = job.InternalIds(remembered=2)
+    first, again, third = ids.take("a"), ids.take("a"), ids.take("a")
+    assert first == "a"
+    assert len({first, again, third}) == 3
+    assert again.startswith("a.")
+    assert [ids.take("b"), ids.take("c"), ids.take("a")] == ["b", "c", "a"]
+
+
 def test_trace_contexts() -> None:
     assert job.traceparent(TRACE) == TRACE
     for wrong in (None, "", TRACE[:-1], TRACE.upper(), f"00-{'0' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'0' * 16}-01"):

@@ -318,6 +318,18 @@ def test_a_scheduler_is_killed(run: Run) -> None:
             process.wait(10)
 
 
+def test_one_id_sent_by_many(run: Run) -> None:
+    """An id that a client chose is not trusted to be its own: neither request hurts the other."""
+
+    async def test(here: World) -> None:
+        here.decode[0].pause = 0.01
+        replies = await asyncio.gather(*(here.post(HELLO, X_Request_Id="same") for _ in range(6)))
+        assert [reply.status for reply in replies] == [200] * 6
+        assert all(json.loads(reply.body)["choices"][0]["message"]["content"] == TEXT for reply in replies)
+
+    run(test)
+
+
 def test_ids_and_trace_on_both_legs(run: Run) -> None:
     async def test(here: World) -> None:
         trace = f"00-{'a' * 32}-{'b' * 16}-01"
