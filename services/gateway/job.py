@@ -69,7 +69,7 @@ def request_id(header: str | None) -> str:
 
 
 class InternalIds:
-    """Gives each request its id for schedulers and workers: its own, or with an addition if this one was used lately."""
+    """Gives each request its id for schedulers and workers: its own, with an addition if this one was used lately."""
 
     def __init__(self, remembered: int = 10_000) -> None:
         self._remembered = remembered

@@ -31,6 +31,4 @@ def test_a_foreign_answer_is_an_upstream_failure(body: bytes) -> None:
 
 def test_openai_shape() -> None:
     body = msgspec.json.decode(errors.Saturated().body())
-    assert body == {
-        "error": {"message": errors.BUSY, "type": "rate_limit_error", "param": None, "code": "saturated"}
-    }
+    assert body == {"error": {"message": errors.BUSY, "type": "rate_limit_error", "param": None, "code": "saturated"}}
