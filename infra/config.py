@@ -125,6 +125,15 @@ class Local(Group):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the roles log")
 
 
+class Objectives(Group):
+    """What the stack promises its clients; `diphase verify` measures against it."""
+
+    ttft_seconds: float = Field(2.0, gt=0, description="time to the first token")
+    decode_tokens_per_second: float = Field(
+        5.0, ge=0, description="pace of one answer; 5 is about the pace of a reader"
+    )
+
+
 class StackConfig(Group):
     """Everything that a stack's file may set, under `diphase:`."""
 
@@ -136,6 +145,7 @@ class StackConfig(Group):
     kv: Kv = Kv()
     scheduler: Scheduler = Scheduler()
     gateway: Gateway = Gateway()
+    objectives: Objectives = Objectives()
     local: Local = Local()
 
     @property

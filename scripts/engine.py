@@ -18,6 +18,7 @@ import click
 from pulumi import automation
 
 from infra.__main__ import main
+from infra.local.supervisord import Supervisord
 from infra.paths import PathError, StackPaths, cache_dir, project_dir
 from scripts import pulumi_cli
 from scripts.faults import OperationFailed, locked, sentence, sentences
@@ -71,8 +72,9 @@ class Engine:
     def run(self, operation: str, title: str, **options: Any) -> dict[str, int]:
         """Run `up`, `preview`, `refresh` or `destroy`; gives the number of resources for each kind of change."""
         stack = self._stack
-        with Progress(title) as progress, self._faults(progress), _deferred_interrupt(progress):
-            method: Callable[..., Any] = getattr(stack, operation)
+        method: Callable[..., Any] = getattr(stack, operation)
+        progress = Progress(title, planned=operation == "preview")
+        with progress, self._deferred_interrupt(progress), self._faults(progress):
             method(on_event=progress.on_event, **options)
         return progress.changes
 
@@ -101,35 +103,39 @@ class Engine:
             said = sentences(progress.errors) if progress else ""
             raise OperationFailed(said or sentence(str(error))) from None
 
+    @contextmanager
+    def _deferred_interrupt(self, progress: Progress) -> Iterator[None]:
+        """The first ^C reaches the engine, which ends the steps in progress and saves its state; the next ends all."""
+        daemon = Supervisord(self.paths.run)
+        daemon.interrupt(False)
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        heard = False
+
+        def interrupted(_number: int, _frame: FrameType | None) -> None:
+            nonlocal heard
+            if heard:
+                raise KeyboardInterrupt
+            heard = True
+            # The engine waits for a step's end, and a step may be waiting for a role.
+            daemon.interrupt(True)
+            progress.say("interrupted: steps in progress are ended first; again to stop at once")
+
+        before = signal.signal(signal.SIGINT, interrupted)
+        try:
+            yield
+        except OperationFailed:
+            if heard:
+                raise click.Abort from None
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+            daemon.interrupt(False)
+
 
 def _cli() -> automation.PulumiCommand:
     root = Path(sys.prefix) / pulumi_cli.ROOT
     if not pulumi_cli.complete(root / "bin"):
         raise OperationFailed("the Pulumi CLI is not set up: run `make set-up`")
     return automation.PulumiCommand(root=str(root))
-
-
-@contextmanager
-def _deferred_interrupt(progress: Progress) -> Iterator[None]:
-    """The first ^C reaches the engine, which ends the step in progress and keeps its state; the second stops all."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard = False
-
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
-        nonlocal heard
-        if heard:
-            raise KeyboardInterrupt
-        heard = True
-        progress.say("interrupted: the step in progress is finished first; again to stop at once")
-
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield
-    except OperationFailed:
-        if heard:
-            raise click.Abort from None
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 
 SHOWN = {
-    OpType.CREATE: ("+", "created"),
-    OpType.CREATE_REPLACEMENT: ("+", "created anew"),
-    OpType.UPDATE: ("~", "updated"),
-    OpType.DELETE: ("-", "deleted"),
-    OpType.DELETE_REPLACED: ("-", "deleted for its successor"),
+    OpType.CREATE: ("+", "create"),
+    OpType.CREATE_REPLACEMENT: ("+", "create"),
+    OpType.UPDATE: ("~", "update"),
+    OpType.DELETE: ("-", "delete"),
+    OpType.DELETE_REPLACED: ("-", "delete"),
 }
 COLOURS = {"+": "green", "~": "yellow", "-": "red"}
 
@@ -22,7 +22,8 @@ COLOURS = {"+": "green", "~": "yellow", "-": "red"}
 class Progress:
     """Collects an operation's events; on a terminal what is under way is shown live, elsewhere there are only lines."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, *, planned: bool = False) -> None:
+        self._planned = planned
         self.errors: list[str] = []
         self.changes: dict[str, int] = {}
         self._title = title
@@ -75,8 +76,8 @@ class Progress:
             return
         sign, verb = SHOWN[op]
         seconds = time.monotonic() - began
-        colour = COLOURS[sign]
-        self._console.print(f"  [{colour}]{sign}[/] {escape(name)} {verb} [dim]({seconds:.1f} s)[/]", soft_wrap=True)
+        what = f"to {verb}" if self._planned else f"{verb}d [dim]({seconds:.1f} s)[/]"
+        self._console.print(f"  [{COLOURS[sign]}]{sign}[/] {escape(name)} {what}", soft_wrap=True)
 
     def _refresh(self) -> None:
         if self._status:
@@ -84,7 +85,8 @@ class Progress:
             self._status.update(escape(f"{self._title}: {names}" if names else self._title))
 
     def _summary(self) -> str:
-        counts = [f"{n} to {kind}" for kind, n in sorted(self.changes.items()) if kind != OpType.SAME and n]
+        kinds = sorted((kind, n) for kind, n in self.changes.items() if kind != OpType.SAME and n)
+        counts = [f"{n} to {kind}" if self._planned else f"{n} {kind.rstrip('e')}ed" for kind, n in kinds]
         return f"{self._title}: {', '.join(counts) if counts else 'no changes'}"
 
 

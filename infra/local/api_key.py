@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource
 
+from infra.local.provider import LocalProvider
 from infra.paths import StackPaths
 
 
-class ApiKeyProvider(ResourceProvider):
+class ApiKeyProvider(LocalProvider):
     """Keeps the key out of Pulumi's state: that has its hash only."""
-
-    serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         key, hashes = Path(props["path"]), Path(props["hashes"])

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, UpdateResult
 
+from infra.local.provider import LocalProvider
 from infra.local.supervisord import LocalError
 
 PREPARE_SECONDS = 3600.0
 
 
-class ModelProvider(ResourceProvider):
+class ModelProvider(LocalProvider):
     """Runs the worker's model preparation; the cache keeps the result, so deletion leaves it."""
-
-    serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         return CreateResult(props["source"], _prepare(props))

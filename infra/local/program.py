@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, UpdateResult
 
 from infra.local.health import port_taken
+from infra.local.provider import LocalProvider
 from infra.local.readiness import Watched, await_ready
 from infra.local.supervisord import Gone, LocalError, Supervisord
 
@@ -25,10 +26,8 @@ REPORTED = ("state", "startedAt", "__provider")
 PASSIVE = ("readySeconds", *REPORTED)
 
 
-class ProgramProvider(ResourceProvider):
+class ProgramProvider(LocalProvider):
     """Writes, starts, drains and removes programs."""
-
-    serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Start the program and return at once; Readiness waits for all."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
 
 from infra.local.health import log_tail, ready
+from infra.local.provider import LocalProvider
 from infra.local.supervisord import LocalError, Supervisord
 
 POLL_SECONDS = 0.05
@@ -35,6 +36,8 @@ def await_ready(daemon: Supervisord, roles: Sequence[Watched], seconds: float) -
     waiting = list(roles)
     pids: dict[str, int] = {}
     while waiting:
+        if daemon.interrupted():
+            raise LocalError(f"interrupted while waiting for {', '.join(role.instance for role in waiting)}")
         for role in list(waiting):
             info = daemon.info(role.instance)
             if info is None:
@@ -56,10 +59,8 @@ def await_ready(daemon: Supervisord, roles: Sequence[Watched], seconds: float) -
             time.sleep(POLL_SECONDS)
 
 
-class ReadinessProvider(ResourceProvider):
+class ReadinessProvider(LocalProvider):
     """Making it is waiting; nothing remains to be deleted."""
-
-    serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         self._wait(props)

@@ -105,6 +105,7 @@ class LocalStack:
         gateway = self._programs[-1]
         return {
             "gateway": {"url": gateway.url, "apiKeyFile": self._key.path, "model": self._model.name},
+            "objectives": self._config.objectives.model_dump(by_alias=True),
             "run": self._supervisor.run,
             "roles": [{"name": p.instance, "url": p.url, "log": p.log} for p in self._programs],
         }

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource
 
+from infra.local.provider import LocalProvider
 from infra.local.supervisord import Supervisord
 from infra.paths import StackPaths
 
 
-class SupervisorProvider(ResourceProvider):
+class SupervisorProvider(LocalProvider):
     """Starts supervisord, and ends it with everything that it runs."""
-
-    serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         Supervisord(Path(props["run"])).start(Path(props["log"]))

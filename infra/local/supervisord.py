@@ -91,6 +91,18 @@ class Supervisord:
             time.sleep(POLL_SECONDS)
         shutil.rmtree(self.run, ignore_errors=True)
 
+    def interrupt(self, wanted: bool) -> None:
+        """Ask those who wait for its programs to stop waiting, or take that back."""
+        mark = self.run / "interrupted"
+        if not wanted:
+            mark.unlink(missing_ok=True)
+        elif self.run.is_dir():
+            mark.touch()
+
+    def interrupted(self) -> bool:
+        """Whether waiting is to stop."""
+        return (self.run / "interrupted").exists()
+
     def pid(self) -> int:
         """Its process id; raises Gone."""
         return int(self._call("getPID"))
