@@ -12,10 +12,11 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import engine, handoff, stack
+from tests.bench import engine, handoff, service, stack
 
 PARTS: dict[str, Callable[[], dict[str, object]]] = {
     "engine": engine.measure,
+    "service": service.measure,
     "handoff": handoff.measure,
     "stack": stack.measure,
 }

