@@ -1,0 +1,1 @@
+"""How a stack is proved to work: gather facts as a client would, judge them, advise."""
