@@ -24,10 +24,11 @@ class TokenLogprob:
 
 @dataclass(slots=True)
 class Piece:
-    """What can be shown of the answer with one step."""
+    """What can be shown of the answer with one step; the ids are those taken in, their text may come later."""
 
     text: str
     logprobs: list[TokenLogprob]
+    token_ids: list[int] = field(default_factory=list)
 
 
 class Answer:
@@ -51,7 +52,7 @@ class Answer:
         """Take a step in; returns what it adds. Nothing is added once the answer is whole."""
         if self.finish_reason is not None:
             return Piece("", [])
-        text = ""
+        text, before = "", self.tokens
         for index, token_id in enumerate(step.token_ids):
             self.tokens += 1
             if step.logprobs is not None and token_id not in self._special_ids:
@@ -67,7 +68,7 @@ class Answer:
         if self._stops.found:
             self.finish_reason = "stop"
         self._given += len(text)
-        return Piece(text, self._shown() if self._waiting else [])
+        return Piece(text, self._shown() if self._waiting else [], step.token_ids[: self.tokens - before])
 
     def _add(self, piece: str) -> str:
         self._decoded += len(piece)

@@ -33,6 +33,7 @@ class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     # Ours
     top_k: int | None = None
     ignore_eos: bool | None = None
+    return_token_ids: bool | None = None  # as vLLM's: the answer's ids beside its text
     # Taken and not used
     user: str | None = None
     metadata: dict[str, Any] | None = None

@@ -170,21 +170,25 @@ class _Exchange:
 
     async def whole(self) -> bytes:
         """The answer as one JSON object."""
-        texts, entries = [], []
+        texts, entries, ids = [], [], []
         async with aclosing(self._pieces()) as pieces:
             async for piece in pieces:
                 texts.append(piece.text)
                 entries += piece.logprobs
+                ids += piece.token_ids
         tokenization = None if self._parameters.logprobs is None else self._gateway.tokenization
         reason = self._answer.finish_reason
         assert reason is not None
-        whole = Piece("".join(texts), entries)
+        whole = Piece("".join(texts), entries, ids if self._parameters.return_token_ids else [])
         return _encode(self._endpoint.whole(self._envelope, whole, reason, self._record.usage(), tokenization))
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The answer as chunks, one write for what one read from the worker brought."""
         chunks = self._endpoint.chunks(
-            self._envelope, self._gateway.tokenization, with_usage=self._parameters.include_usage
+            self._envelope,
+            self._gateway.tokenization,
+            with_usage=self._parameters.include_usage,
+            with_token_ids=self._parameters.return_token_ids,
         )
         try:
             data = chunks.first()

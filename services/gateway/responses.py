@@ -37,6 +37,7 @@ class ChatChoice(msgspec.Struct):
     finish_reason: str
     logprobs: logprobs.ChatLogprobs | None
     index: int = 0
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TextChoice(msgspec.Struct):
@@ -46,6 +47,7 @@ class TextChoice(msgspec.Struct):
     finish_reason: str
     logprobs: logprobs.CompletionLogprobs | None
     index: int = 0
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Completion(msgspec.Struct):
@@ -61,15 +63,17 @@ class Completion(msgspec.Struct):
 
 
 def chat(envelope: Envelope, whole: Piece, reason: str, usage: Usage, wanted: Tokenization | None) -> Completion:
-    """A chat.completion; `wanted` is None if the request asked for no logprobs."""
+    """A chat.completion; `wanted` is None if no logprobs were asked for. Token ids are shown where `whole` has them."""
     shown = None if wanted is None else logprobs.for_chat(whole.logprobs, wanted)
-    return _completion(envelope, "chat.completion", [ChatChoice(Message(whole.text), reason, shown)], usage)
+    choice = ChatChoice(Message(whole.text), reason, shown, token_ids=whole.token_ids or msgspec.UNSET)
+    return _completion(envelope, "chat.completion", [choice], usage)
 
 
 def text(envelope: Envelope, whole: Piece, reason: str, usage: Usage, wanted: Tokenization | None) -> Completion:
     """A text_completion; `wanted` is None if the request asked for no logprobs."""
     shown = None if wanted is None else logprobs.for_completion(whole.logprobs, wanted)
-    return _completion(envelope, "text_completion", [TextChoice(whole.text, reason, shown)], usage)
+    choice = TextChoice(whole.text, reason, shown, token_ids=whole.token_ids or msgspec.UNSET)
+    return _completion(envelope, "text_completion", [choice], usage)
 
 
 def _completion(

@@ -25,9 +25,12 @@ class Chunks:
 
     kind: str
 
-    def __init__(self, envelope: Envelope, tokenization: Tokenization, *, with_usage: bool) -> None:
+    def __init__(
+        self, envelope: Envelope, tokenization: Tokenization, *, with_usage: bool, with_token_ids: bool = False
+    ) -> None:
         self._tokenization = tokenization
         self._with_usage = with_usage
+        self._with_token_ids = with_token_ids
         self._head = b'data: {"id":%s,"object":"%s","created":%d,"model":%s,"system_fingerprint":%s,"choices":[' % (
             _encode(envelope.id),
             self.kind.encode(),
@@ -49,6 +52,12 @@ class Chunks:
         """The finish reason, the usage if asked for, and the end."""
         raise NotImplementedError
 
+    def _ids(self, piece: Piece) -> bytes:
+        return b',"token_ids":' + _encode(piece.token_ids) if self._with_token_ids else b""
+
+    def _nothing_in(self, piece: Piece) -> bool:
+        return not (piece.text or piece.logprobs or (self._with_token_ids and piece.token_ids))
+
     def _usage(self, usage: Usage) -> bytes:
         return self._head + b'],"usage":' + _encode(usage) + b"}\n\n" if self._with_usage else b""
 
@@ -65,13 +74,14 @@ class ChatChunks(Chunks):
 
     def piece(self, piece: Piece) -> bytes:
         """A delta."""
-        if not piece.text and not piece.logprobs:
+        if self._nothing_in(piece):
             return b""
         shown = _encode(logprobs.for_chat(piece.logprobs, self._tokenization)) if piece.logprobs else b"null"
-        return b'%s{"index":0,"delta":{"content":%s},"logprobs":%s,"finish_reason":null}%s' % (
+        return b'%s{"index":0,"delta":{"content":%s},"logprobs":%s,"finish_reason":null%s}%s' % (
             self._head,
             _encode(piece.text),
             shown,
+            self._ids(piece),
             self._tail,
         )
 
@@ -88,13 +98,14 @@ class CompletionChunks(Chunks):
 
     def piece(self, piece: Piece) -> bytes:
         """A text."""
-        if not piece.text and not piece.logprobs:
+        if self._nothing_in(piece):
             return b""
         shown = _encode(logprobs.for_completion(piece.logprobs, self._tokenization)) if piece.logprobs else b"null"
-        return b'%s{"index":0,"text":%s,"logprobs":%s,"finish_reason":null}%s' % (
+        return b'%s{"index":0,"text":%s,"logprobs":%s,"finish_reason":null%s}%s' % (
             self._head,
             _encode(piece.text),
             shown,
+            self._ids(piece),
             self._tail,
         )
 

@@ -53,6 +53,7 @@ class Parameters:
     ignore_eos: bool
     stream: bool
     include_usage: bool
+    return_token_ids: bool
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -138,6 +139,7 @@ def _parameters(
         ignore_eos=bool(request.ignore_eos),
         stream=bool(request.stream),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
+        return_token_ids=bool(request.return_token_ids),
     )
 
 

@@ -191,3 +191,18 @@ def test_metrics_have_their_names(run: Run) -> None:
         assert "diphase_gateway_inflight_requests 0.0" in text
 
     run(test)
+
+
+def test_token_ids_on_request(run: Run) -> None:
+    async def test(here: World) -> None:
+        chat, extra = here.client.chat.completions, {"return_token_ids": True}
+        whole = await chat.create(model=here.model, messages=MESSAGES, extra_body=extra)
+        ids = whole.choices[0].token_ids
+        assert len(ids) == whole.usage.completion_tokens
+        stream = await chat.create(model=here.model, messages=MESSAGES, stream=True, extra_body=extra)
+        streamed = [i async for chunk in stream for i in getattr(chunk.choices[0], "token_ids", None) or []]
+        assert streamed == ids
+        plain = await chat.create(model=here.model, messages=MESSAGES)
+        assert not hasattr(plain.choices[0], "token_ids")
+
+    run(test)
