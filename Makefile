@@ -23,7 +23,7 @@ check: set-up ## format, lint and types; fast
 	$(BIN)/mypy
 
 test: check ## everything, with the real Pulumi CLI and the real model
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -p tests.skips
 
 bench: set-up ## figures, beside transformers
 	$(BIN)/python -m tests.bench

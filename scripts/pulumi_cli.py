@@ -106,7 +106,7 @@ def from_module(home: Path, cache: Path) -> Path:
     if shutil.which("go") is None:
         raise SetUpError(
             "no Pulumi CLI: there is none on PATH, its installer cannot be reached, and Go, to build it, is missing. "
-            f"Install the Pulumi CLI {_dotted(MINIMUM)} or newer (https://www.pulumi.com/docs/install/) or Go 1.21 or "
+            f"Install the Pulumi CLI {_dotted(MINIMUM)} or newer (https://www.pulumi.com/docs/install/) or Go 1.26 or "
             "newer (https://go.dev/doc/install), then run again"
         )
     environ = go_environ(cache)

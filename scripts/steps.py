@@ -57,7 +57,7 @@ def run(
 ) -> None:
     """Run a program to its end; its output is shown, or kept for the message of the SetUpError if it fails."""
     tail: deque[str] = deque(maxlen=TAIL_LINES)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         env=dict(os.environ if environ is None else environ),
         cwd=cwd,
@@ -66,16 +66,15 @@ def run(
         stderr=None if show else subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    try:
-        for line in process.stdout or ():
-            tail.append(line.rstrip())
-            on_line(line.rstrip())
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        status = process.wait()
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                tail.append(line.rstrip())
+                on_line(line.rstrip())
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            raise
     if status != 0:
         said = "\n".join(f"  {line}" for line in tail)
         raise SetUpError(f"`{' '.join(command)}` ended with status {status}" + (f":\n{said}" if said else ""))
