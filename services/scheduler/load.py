@@ -47,7 +47,8 @@ class Worker:
 
     def __init__(self, beat: Heartbeat, now: float) -> None:
         self.placed: dict[str, Placed] = {}
-        self._released: dict[str, tuple[float, int]] = {}  # when, and the blocks it held if they were known
+        self._released: dict[str, tuple[float, int]] = {}  # when, and the blocks that this frees, if known
+        self._leased = 0  # blocks of requests that came and went since the last heartbeat, and left their KV here
         self._view: View | None = None
         self.useful_at = float("-inf")  # when it last said that it takes requests
         self.pair = (beat.revision, beat.layout.fingerprint)
@@ -61,6 +62,7 @@ class Worker:
         if not beat.draining:
             self.useful_at = now
         self._active = frozenset(beat.load.active)
+        self._leased = 0
         gone = []
         for request_id, placed in self.placed.items():
             if request_id in self._active:
@@ -96,7 +98,11 @@ class Worker:
         reported = request_id in self._active and request_id not in self._released
         if placed is None and not reported:
             return False
-        self._released[request_id] = (now, placed.need.blocks if placed else 0)
+        blocks = placed.need.blocks if placed else 0
+        if self.beat.phase == "prefill":  # the place is free, the blocks are not: decode has yet to pull them
+            self._leased += 0 if request_id in self._active else blocks
+            blocks = 0
+        self._released[request_id] = (now, blocks)
         self._view = None
         return True
 
@@ -109,7 +115,7 @@ class Worker:
 
     def _compute(self) -> View:
         load, kv_blocks = self.beat.load, self.beat.capacity.kv_blocks
-        free, held, queued = load.kv_blocks_free, 0, float(load.queued_tokens)
+        free, held, queued = load.kv_blocks_free - self._leased, 0, float(load.queued_tokens)
         over = [i for i in self._active if i in self._released]
         requests = len(self._active) - len(over)
         if over:

@@ -47,6 +47,18 @@ def test_a_stale_heartbeat_does_not_undo_a_release(beat):
     assert worker.view[:3] == (1, 4, 90)
 
 
+def test_a_prefill_worker_keeps_the_blocks_until_it_says_otherwise(beat):
+    worker = Worker(beat("w", "prefill", active=["a"], kv_blocks_free=90), 0.0)
+    worker.take("a", NEED, 0.0)
+    worker.take("b", NEED, 0.0)
+    assert worker.view[:3] == (2, 4, 80)
+    worker.release("a", 0.1)
+    worker.release("b", 0.1)
+    assert worker.view[:3] == (0, 4, 80)  # both are under lease
+    worker.observe(beat("w", "prefill", 2, kv_blocks_free=100), 0.5)
+    assert worker.view[:3] == (0, 4, 100)
+
+
 def test_a_worker_that_insists_is_believed(beat):
     worker = Worker(beat("w", "decode", active=["r1"]), 0.0)
     worker.release("r1", 0.0)
