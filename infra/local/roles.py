@@ -123,8 +123,13 @@ class Layout:
         }
 
 
+def package_of(settings: RoleSettings) -> str:
+    """The package in services/ whose settings these are."""
+    packages = {KvSettings: "kv", SchedulerSettings: "scheduler", WorkerSettings: "worker", GatewaySettings: "gateway"}
+    return packages[type(settings)]
+
+
 def command_of(settings: RoleSettings) -> list[str]:
     """What starts a role, with the interpreter of this environment."""
-    package = {KvSettings: "kv", SchedulerSettings: "scheduler", WorkerSettings: "worker", GatewaySettings: "gateway"}
     # Not sys.executable: its spelling depends on how the program was started, and a change would restart the role.
-    return [f"{sys.prefix}/bin/python", "-m", f"services.{package[type(settings)]}"]
+    return [f"{sys.prefix}/bin/python", "-m", f"services.{package_of(settings)}"]

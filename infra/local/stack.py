@@ -10,11 +10,12 @@ from pathlib import Path
 import pulumi
 
 from infra.config import StackConfig
+from infra.local import code
 from infra.local.api_key import ApiKey
 from infra.local.model import LocalModel
 from infra.local.program import STOP_MARGIN_SECONDS, ProgramArgs, SupervisedProgram
 from infra.local.readiness import Readiness
-from infra.local.roles import Layout, PreparedModel, command_of
+from infra.local.roles import Layout, PreparedModel, command_of, package_of
 from infra.local.supervisor import Supervisor
 from infra.paths import StackPaths, cache_dir
 from services.common.settings import RoleSettings
@@ -92,7 +93,8 @@ class LocalStack:
             port_key=port_key,
             drain_seconds=settings.drain_seconds,
             ready_seconds=self._config.local.ready_seconds,
-            restart_on=restart_on,
+            # What a role has read when it starts: its code, and whatever else its caller names.
+            restart_on=pulumi.Output.concat(code.digest(package_of(settings)), " ", restart_on),
         )
         options = pulumi.ResourceOptions(depends_on=[self._supervisor, *after])
         program = SupervisedProgram(settings.instance, self._supervisor.run, args, options)
