@@ -62,7 +62,7 @@ class Engine(Group):
     threads: int | None = Field(
         None, ge=1, description="threads of one worker's matrix work; half of the cores when absent"
     )
-    max_running: int = Field(32, ge=1, description="sequences in one batch")
+    max_running: int = Field(32, ge=1, le=1024, description="sequences in one batch")
     max_waiting: int = Field(64, ge=0, description="requests admitted but not running; more are refused")
 
 
@@ -148,6 +148,15 @@ class StackConfig(Group):
     objectives: Objectives = Objectives()
     local: Local = Local()
 
+    @model_validator(mode="after")
+    def _step_holds_batch(self) -> StackConfig:
+        if self.prefill.max_batch_tokens <= self.engine.max_running:
+            raise ValueError(
+                f"prefill.maxBatchTokens ({self.prefill.max_batch_tokens}) must exceed engine.maxRunning "
+                f"({self.engine.max_running}): a step computes at least one token of every running sequence"
+            )
+        return self
+
     @property
     def threads(self) -> int:
         """Threads of one worker."""
@@ -181,7 +190,7 @@ def _value(config: pulumi.Config, name: str) -> Any:
 
 def _sentence(fault: dict[str, Any]) -> str:
     path = [str(part) for part in fault["loc"]]
-    key = f"{NAMESPACE}:{'.'.join(path)}"
+    key = ":".join([NAMESPACE, ".".join(path)] if path else [NAMESPACE])
     if fault["type"] == "extra_forbidden":
         known = _names(path[:-1])
         near = difflib.get_close_matches(path[-1], known, n=1)

@@ -12,14 +12,15 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, UpdateResult
 
-from infra.local.health import port_taken
+from infra.local.health import port_taken, ready
 from infra.local.provider import LocalProvider
 from infra.local.readiness import Watched, await_ready
-from infra.local.supervisord import Gone, LocalError, Supervisord
+from infra.local.supervisord import START_SECS, Gone, LocalError, Supervisord
 
 # SIGKILL follows this long after the drain was to be over.
 STOP_MARGIN_SECONDS = 5.0
 RUNNING = "RUNNING"
+SETTLE_SECONDS = 1.0
 # What the program reports, and what a resource of Pulumi's carries beside its inputs.
 REPORTED = ("state", "startedAt", "__provider")
 # A change of this alone touches no running process.
@@ -36,14 +37,8 @@ class ProgramProvider(LocalProvider):
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """The state that supervisord reports; no resource where it knows none of that name or is gone itself."""
-        try:
-            info = Supervisord(Path(props["run"])).info(id_)
-        except Gone:
-            info = None
-        if info is None:
-            return ReadResult("", {})
-        state = RUNNING if info["statename"] == "STARTING" else info["statename"]
-        return ReadResult(id_, {**props, "state": state})
+        state = _state(props)
+        return ReadResult("", {}) if state is None else ReadResult(id_, {**props, "state": state})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         moved = _olds.get("run") != _news["run"]
@@ -65,6 +60,24 @@ class ProgramProvider(LocalProvider):
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         with suppress(Gone):  # it took its programs with it
             Supervisord(Path(_props["run"])).remove(_id, _props["stopSeconds"])
+
+
+def _state(props: dict[str, Any]) -> str | None:
+    """supervisord's word for the program's state; None where there is none.
+
+    One that is starting may be about to end again, so that is waited for unless the role says that it is ready.
+    """
+    deadline = time.monotonic() + START_SECS + SETTLE_SECONDS
+    while True:
+        try:
+            info = Supervisord(Path(props["run"])).info(props["instance"])
+        except Gone:
+            return None
+        if info is None or info["statename"] != "STARTING":
+            return info["statename"] if info else None
+        if ready(props["url"]) or time.monotonic() > deadline:
+            return RUNNING
+        time.sleep(SETTLE_SECONDS / 10)
 
 
 def _start(props: dict[str, Any], stop_seconds: float | None = None) -> None:

@@ -48,6 +48,10 @@ def test_it_is_frozen() -> None:
         ({"target": "local", "scheduler": {"replicas": 1}}, ["scheduler.replicas is 1", "greater than or equal to 2"]),
         ({"target": "local", "model": {"dtype": "float8"}}, ["model.dtype is 'float8'", "'float32' or 'bfloat16'"]),
         ({"target": "local", "kv": {"leaseSeconds": 9, "ttlSeconds": 3}}, ["leaseSeconds (9) must not exceed"]),
+        (
+            {"target": "local", "prefill": {"maxBatchTokens": 64}, "engine": {"maxRunning": 64}},
+            ["diphase: prefill.maxBatchTokens (64) must exceed engine.maxRunning (64)"],
+        ),
         ({"target": "local", "local": {"basePort": 65500}}, ["local.basePort is 65500", "less than or equal to 65475"]),
         ({"target": "local", "gateway": {"port": None}, "local": None}, ["diphase:local must be a group"]),
     ],

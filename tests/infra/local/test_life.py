@@ -100,28 +100,27 @@ def test_refresh_tells_of_a_role_that_cannot_come_back_and_up_mends_it(stack: St
     assert stack.up()["create"] == 1
 
     # Killed, and its port taken by another before supervisord can start it again: it fails until it is FATAL.
-    os.kill(stack.pids()["back"], signal.SIGSTOP)
-    thief = socket.socket()
-    thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    os.kill(stack.pids()["back"], signal.SIGKILL)
-    eventually(lambda: not _bound(thief, port))
-    thief.listen()
-    eventually(lambda: stack.status("back") in ("BACKOFF", "FATAL"))
-    stack.run("refresh")
-    assert stack.state()["back"]["state"] in ("BACKOFF", "FATAL")
-    with pytest.raises(OperationFailed, match=f"back cannot listen on 127.0.0.1:{port}: another program listens there"):
-        stack.up()
-    thief.close()
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        os.kill(stack.pids()["back"], signal.SIGKILL)
+        eventually(lambda: bound(thief, port))
+        thief.listen()
+        eventually(lambda: stack.status("back") in ("BACKOFF", "FATAL"))
+        stack.run("refresh")
+        assert stack.state()["back"]["state"] in ("BACKOFF", "FATAL")
+        with pytest.raises(OperationFailed, match=f"back cannot listen on 127.0.0.1:{port}: another program listens"):
+            stack.up()
     stack.up()
     assert stack.status("back") in ("RUNNING", "STARTING")
 
 
-def _bound(thief: socket.socket, port: int) -> bool:
+def bound(thief: socket.socket, port: int) -> bool:
+    """Whether it got the port now."""
     try:
         thief.bind(("127.0.0.1", port))
     except OSError:
-        return True
-    return False
+        return False
+    return True
 
 
 def test_a_killed_supervisor_takes_its_roles_with_it_and_up_brings_all_back(stack: Stack) -> None:
