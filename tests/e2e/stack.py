@@ -21,6 +21,8 @@ import openai
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.paths import StackPaths, cache_dir
+
 ROOT = Path(__file__).parents[2]
 UP_SECONDS = 240
 MODEL = "SmolLM2-135M-Instruct"
@@ -129,6 +131,11 @@ class Stack:
     def client(self, **options: Any) -> openai.OpenAI:
         """The official client, without retries of its own: a failure must show."""
         return openai.OpenAI(base_url=f"{self.gateway}/v1", api_key=self.api_key, max_retries=0, timeout=180, **options)
+
+    @property
+    def run_folder(self) -> Path:
+        """Where its sockets are."""
+        return StackPaths.of(self.project, self.name, cache_dir(os.environ)).run
 
     def role(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = next(role for role in self.status()["roles"] if role["name"] == name)
