@@ -25,7 +25,7 @@ def reference(model_path: Path) -> Reference:
 def expected(reference: Reference) -> list[tuple[list[int], list[int]]]:
     """(prompt ids, answer ids) of the hundred prompts."""
     prompts = [reference.encode(text) for text in hundred()]
-    return [(ids, reference.greedy(ids, MAX_TOKENS)) for ids in prompts]
+    return list(zip(prompts, reference.greedy_all(prompts, MAX_TOKENS), strict=True))
 
 
 @pytest.fixture(scope="module", params=["shm", "tcp"])
