@@ -35,31 +35,33 @@ def paged_attention(
     if unknown:
         raise NotImplementedError(f"this engine's attention has no {', '.join(unknown)}, which the model uses")
     layer: int = module.layer_idx  # type: ignore[assignment]
-    q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))  # [T, heads, head_dim]
-    batch.pool.write(batch.slots[layer], k, v)
-    out = torch.empty(q.shape, dtype=q.dtype)
+    batch.pool.write(batch.slots[layer], key[0].transpose(0, 1), value[0].transpose(0, 1))
+    parts = []
     for rows in batch.rows:
         here = slice(rows.start, rows.stop)
-        if rows.halves is None:
-            out[here] = _attend(q[here], k[here], v[here], None, scaling)
+        if rows.past is None:
+            parts.append(_attend(query[:, :, here], key[:, :, here], value[:, :, here], None, scaling))
         else:
-            known = batch.pool.gather(rows.halves[layer])[:, : rows.length]
-            out[here] = _attend(q[here], known[0], known[1], rows.mask, scaling)
-    return out[None], None
+            window = rows.past.window
+            batch.pool.gather(rows.past.halves[layer], window)
+            parts.append(_attend(query[:, :, here], window.keys, window.values, rows.past.mask, scaling))
+    return torch.cat(parts, dim=1), None
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
-    """The last T tokens of a sequence look back: q [T, heads, d]; k, v [S, kv_heads, d]; mask [T, S] if 1 < T < S."""
-    tokens, heads, dim = q.shape
-    k, v = k.transpose(0, 1)[None], v.transpose(0, 1)[None]
+    """The last T tokens of a sequence look back.
+
+    q [1, heads, T, d]; k, v [1, kv_heads, S, d]; mask [T, S] if 1 < T < S; result [1, T, heads, d].
+    """
+    heads, tokens, dim = q.shape[1:]
     if tokens == 1:
         # Heads that share keys are taken as that many query tokens: then each key is read once.
-        grouped = q.view(1, k.shape[1], -1, dim)
-        return functional.scaled_dot_product_attention(grouped, k, v, scale=scaling).reshape(1, heads, dim)
+        grouped = q.reshape(1, k.shape[1], -1, dim)
+        return functional.scaled_dot_product_attention(grouped, k, v, scale=scaling).view(1, 1, heads, dim)
     out = functional.scaled_dot_product_attention(
-        q.transpose(0, 1)[None], k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True, scale=scaling
+        q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True, scale=scaling
     )
-    return out[0].transpose(0, 1)
+    return out.transpose(1, 2)
 
 
 AttentionInterface.register(NAME, paged_attention)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from services.worker.engine.torch.kv_pool import KvPool
+from services.worker.engine.torch.kv_pool import KvPool, Window
 from services.worker.engine.torch.sequence import Sequence
 
 
@@ -26,19 +26,21 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Where a span lies among the tokens of its step, and what its tokens look back on.
+class Past:
+    """The earlier tokens of a sequence, in the pool: what a span looks back on besides itself."""
 
-    The tokens at `start` to `stop` are the last ones of a sequence of `length` tokens. `halves` [layers, 2 * blocks]
-    are the rows of the pool that hold them all; None where the sequence begins with this span.
-    `mask` [stop - start, length] is added to the scores; None where plain causality or a single token needs none.
-    """
+    halves: tuple[Tensor, ...]  # of each layer: the rows of the pool that hold all its tokens, the span's included
+    window: Window  # where they are gathered, layer after layer
+    mask: Tensor | None  # [span, tokens], added to the scores; None for a single token, which sees all
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where a span lies among the tokens of its step."""
 
     start: int
     stop: int
-    length: int
-    halves: Tensor | None
-    mask: Tensor | None
+    past: Past | None  # None: the sequence begins with this span
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Batch:
     rows: list[Rows]  # of each span
     token_ids: Tensor  # [1, T]
     positions: Tensor  # [1, T]
-    slots: Tensor  # [layers, 2, T]
+    slots: tuple[Tensor, ...]  # of each layer, [2, T]
     last_tokens: Tensor  # indices into T of the tokens that the next ones follow, in the order of the spans
 
 
@@ -78,7 +80,7 @@ def build(spans: Seq[Span], pool: KvPool) -> Batch:
         rows=rows,
         token_ids=torch.tensor(ids)[None],
         positions=at[None],
-        slots=pool.slots(torch.tensor(blocks), at % size),
+        slots=pool.slots(torch.tensor(blocks), at % size).unbind(0),
         last_tokens=torch.tensor(last, dtype=torch.int64),
     )
 
@@ -86,9 +88,11 @@ def build(spans: Seq[Span], pool: KvPool) -> Batch:
 def _rows(sequence: Sequence, start: int, begin: int, end: int, pool: KvPool) -> Rows:
     stop = start + end - begin
     if begin == 0:
-        return Rows(start, stop, end, None, None)
-    blocks = torch.tensor(sequence.blocks[: -(-end // pool.layout.block_size)])
-    return Rows(start, stop, end, pool.halves(blocks), None if end - begin == 1 else _causal(begin, end, pool))
+        return Rows(start, stop, None)
+    blocks = sequence.blocks[: -(-end // pool.layout.block_size)]
+    halves = pool.halves(torch.tensor(blocks)).unbind(0)
+    mask = None if end - begin == 1 else _causal(begin, end, pool)
+    return Rows(start, stop, Past(halves, pool.window(len(blocks), end), mask))
 
 
 def _causal(begin: int, end: int, pool: KvPool) -> Tensor:

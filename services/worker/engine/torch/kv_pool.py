@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from services.common.wire import Layout
 from services.worker.engine.torch.layout import block_bytes
+
+
+class Window(NamedTuple):
+    """Tokens of one sequence side by side, in memory that the next gather overwrites."""
+
+    raw: Tensor  # [2 * blocks, block_size * kv_heads * head_dim]
+    keys: Tensor  # a view of it, [1, kv_heads, length, head_dim]
+    values: Tensor
 
 
 class KvPool:
@@ -53,17 +62,18 @@ class KvPool:
         self._tokens.index_copy_(0, slots[0], keys.reshape(keys.shape[0], -1))
         self._tokens.index_copy_(0, slots[1], values.reshape(values.shape[0], -1))
 
-    def gather(self, halves: Tensor) -> Tensor:
-        """Blocks of one layer side by side: [2, n * block_size, kv_heads, head_dim] from halves [2 * n].
+    def window(self, num_blocks: int, length: int) -> Window:
+        """Room for the first `length` tokens of `num_blocks` blocks of one layer; all windows share their memory."""
+        rows, width = 2 * num_blocks, self._halves.shape[1]
+        if self._scratch.shape[0] < rows * width:
+            self._scratch = torch.empty(1 << (rows * width - 1).bit_length(), dtype=self._scratch.dtype)
+        raw = self._scratch[: rows * width].view(rows, width)
+        both = raw.view(2, 1, -1, self.layout.kv_heads, self.layout.head_dim)[:, :, :length].transpose(2, 3)
+        return Window(raw, both[0], both[1])
 
-        The memory is reused by the next call.
-        """
-        size = halves.shape[0] * self._halves.shape[1]
-        if self._scratch.shape[0] < size:
-            self._scratch = torch.empty(1 << (size - 1).bit_length(), dtype=self._scratch.dtype)
-        out = self._scratch[:size].view(halves.shape[0], -1)
-        torch.index_select(self._halves, 0, halves, out=out)
-        return out.view(2, -1, self.layout.kv_heads, self.layout.head_dim)
+    def gather(self, halves: Tensor, window: Window) -> None:
+        """Copy blocks of one layer, given by halves [2 * n], into a window of n blocks."""
+        torch.index_select(self._halves, 0, halves, out=window.raw)
 
     def scrub(self, blocks: Sequence[int]) -> None:
         """Zero blocks that may hold anything: attention masks what it doesn't read, but a NaN shines through a mask."""

@@ -39,9 +39,10 @@ def test_write_and_gather() -> None:
     for layer in range(3):
         pool.write(slots[layer], keys[layer], values[layer])
     for layer in range(3):
-        got = pool.gather(pool.halves(table)[layer])
-        assert torch.equal(got[0, :7], keys[layer])
-        assert torch.equal(got[1, :7], values[layer])
+        window = pool.window(2, 7)
+        pool.gather(pool.halves(table)[layer], window)
+        assert torch.equal(window.keys[0].transpose(0, 1), keys[layer])
+        assert torch.equal(window.values[0].transpose(0, 1), values[layer])
     blocks = torch.frombuffer(memory, dtype=torch.float32).view(6, 3, 2, 4, 2, 5)
     assert torch.equal(blocks[4, :, 0], keys[:, :4])
     assert torch.equal(blocks[1, :, 1, :3], values[:, 4:])
