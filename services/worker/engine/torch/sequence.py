@@ -10,12 +10,11 @@ from services.worker.engine.protocol import EngineRequest
 
 
 class State(Enum):
-    """Where a sequence is. It owns blocks in all but the first and the last."""
+    """Where a sequence is. It owns blocks once it has left the first."""
 
     WAITING = auto()
     FETCHING = auto()  # a thread writes into its blocks
     RUNNING = auto()
-    DONE = auto()
 
 
 @dataclass(slots=True, eq=False)

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from services.worker.engine.protocol import EngineRequest, Sampling
 from services.worker.engine.torch import sampler
-from services.worker.engine.torch.batch import Batch
+from services.worker.engine.torch.batch import Batch, Span, build
+from services.worker.engine.torch.kv_pool import KvPool
 from services.worker.engine.torch.sampler import Choice
 from services.worker.engine.torch.sequence import Sequence
 
@@ -51,3 +53,15 @@ def is_plain(sequence: Sequence) -> bool:
         and not sampling.frequency_penalty
         and not sampling.presence_penalty
     )
+
+
+def warm_up(model: Any, pool: KvPool) -> None:
+    """Let oneDNN prepare its kernels, and a model that this engine cannot run fail now."""
+    sequences = []
+    for length in (1, pool.layout.block_size):
+        request = EngineRequest("warm-up", [0] * length, 1, Sampling(), deadline=0.0)
+        sequences.append(Sequence.of(request))
+        sequences[-1].blocks = [0]
+    with torch.inference_mode():
+        forward(model, build([Span(sequence, sequence.pending) for sequence in sequences], pool))
+        pool.scrub([0])
