@@ -7,7 +7,8 @@ DiphaseError
 ├── NotFound 404 ── ModelNotFound
 ├── MethodNotAllowed 405
 ├── ClientTooSlow 408
-├── KvUnavailable 409 ── Incompatible
+├── KvUnavailable 409
+├── Incompatible 409
 ├── BodyTooLarge 413
 ├── Saturated 429
 ├── EngineFailed 500

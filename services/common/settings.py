@@ -1,7 +1,8 @@
 """The settings of every role: the only place where an environment variable is named.
 
 A field's environment variable is its name in capitals (`kv_ttl_seconds` is `KV_TTL_SECONDS`). A role reads its
-settings once, at start, with `from_environ`; whoever starts a role writes them with `to_environ`, so a name exists once.
+settings once, at start, with `from_environ`; whoever starts a role writes them with `to_environ`. So a name exists
+once.
 """
 
 from __future__ import annotations

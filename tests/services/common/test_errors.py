@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+
 from services.common import errors
 
 

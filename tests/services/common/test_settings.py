@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from services.common.settings import GatewaySettings, SchedulerSettings, SettingsError, WorkerSettings
 
 WORKER = {
