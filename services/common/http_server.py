@@ -118,6 +118,7 @@ class Request:
 
 Handler = Callable[["Request"], Coroutine[Any, Any, Response | Stream]]
 Check = Callable[[], str | None]
+_Methods = dict[str, tuple[str, Handler]]  # a method's route and handler
 
 
 class App:
@@ -128,7 +129,8 @@ class App:
 
     def __init__(self, *, health: Check = lambda: None, ready: Check = lambda: None) -> None:
         self._health, self._ready = health, ready
-        self._routes: dict[str, dict[str, tuple[str, Handler]]] = {}
+        self._routes: dict[str, _Methods] = {}
+        self._parents: dict[str, _Methods] = {}  # of paths that end in a parameter
         self.draining = False
         self.inflight = 0
         self.route("GET", "/health", self._get_health)
@@ -137,8 +139,8 @@ class App:
 
     def route(self, method: str, path: str, handler: Handler) -> None:
         """Serve `path`; if it ends in /{…}, the rest of the path is the request's only parameter."""
-        key = path.rsplit("/", 1)[0] + "/*" if path.endswith("}") else path
-        self._routes.setdefault(key, {})[method] = (path, handler)
+        routes, key = (self._parents, path.rpartition("/")[0]) if path.endswith("}") else (self._routes, path)
+        routes.setdefault(key, {})[method] = (path, handler)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -184,7 +186,7 @@ class App:
         parent = path
         while methods is None and "/" in parent:  # a parameter may hold slashes, as names of models do
             parent = parent.rpartition("/")[0]
-            methods, params = self._routes.get(parent + "/*"), (path[len(parent) + 1 :],)
+            methods, params = self._parents.get(parent), (path[len(parent) + 1 :],)
         if methods is None:
             raise NotFound(f"there is no {path} here")
         if method not in methods:

@@ -259,6 +259,7 @@ def test_paths_and_parameters() -> None:
             for path, status, body in (
                 ("/v1/models/a", 200, ["a"]),
                 ("/v1/models/owner/name", 200, ["owner/name"]),
+                ("/v1/models/*", 200, ["*"]),
                 ("/v1/models", 404, None),
                 ("/nowhere", 404, None),
             ):
