@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 
@@ -15,9 +16,25 @@ from services.worker.app import Worker
 async def _main(settings: WorkerSettings) -> None:
     worker = Worker(settings)
     # The port opens before the model is loaded: one that is taken fails at once, and /ready tells the progress.
-    serving = asyncio.create_task(serve(worker.app, settings, worker.drain))
-    async with worker.running():
-        await serving
+    serving = asyncio.create_task(_serve(worker, settings))
+    async with contextlib.AsyncExitStack() as held:
+        loading = asyncio.create_task(held.enter_async_context(worker.running()))
+        await asyncio.wait((serving, loading), return_when=asyncio.FIRST_COMPLETED)
+        if not loading.done():
+            # Told to stop. Loading takes long and cannot be interrupted; it holds nothing that outlives the process.
+            os._exit(serving.result())
+        await loading
+        status = await serving
+    sys.exit(status)
+
+
+async def _serve(worker: Worker, settings: WorkerSettings) -> int:
+    """The process's exit status; in a task of its own, where SystemExit would tear down the loop."""
+    try:
+        await serve(worker.app, settings, worker.drain)
+    except SystemExit as failed:  # the port is taken, as the log says by now
+        return failed.code if isinstance(failed.code, int) else 1
+    return 0
 
 
 def main() -> None:
