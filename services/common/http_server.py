@@ -48,6 +48,7 @@ __all__ = [
     "serve",
 ]
 
+CUT_SECONDS = 1.0  # how long handlers that were cut at the end of the drain may take to give back what they hold
 T = TypeVar("T")
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -290,6 +291,9 @@ async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[
         loop.add_signal_handler(number, on_signal)
     _log.info("serving", url=f"http://{settings.host}:{settings.port}")
     await server.serve()
+    cut = set() if server.force_exit else set(server.server_state.tasks)
+    if cut:  # their time was over and they are cancelled: what they hold is given back before the role goes on
+        await asyncio.wait(cut, timeout=CUT_SECONDS)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -286,7 +286,11 @@ from services.common.settings import RoleSettings
 async def slow(request):
     await request.body(1000, 5)
     print("begun", flush=True)
-    await asyncio.sleep(float(sys.argv[1]))
+    try:
+        await asyncio.sleep(float(sys.argv[1]))
+    finally:
+        await asyncio.sleep(0)
+        print("given back", flush=True)
     return http_server.Response(b"done")
 
 async def main():
@@ -294,6 +298,7 @@ async def main():
     app.route("POST", "/slow", slow)
     logs.configure("test", "error")
     await http_server.serve(app, RoleSettings(instance="test", port=int(sys.argv[2]), drain_seconds=2.0))
+    print("ended", flush=True)
 
 http_server.run(main)
 """
@@ -301,7 +306,7 @@ http_server.run(main)
 
 @pytest.mark.parametrize(("seconds", "whole"), [(0.7, True), (30.0, False)])
 def test_sigterm_lets_running_requests_end(seconds: float, whole: bool) -> None:
-    """Within drain_seconds; what takes longer is cut, and the role ends with status 0 either way."""
+    """Within drain_seconds; what takes longer is cut and gives back what it holds. The role ends with status 0."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -327,6 +332,7 @@ def test_sigterm_lets_running_requests_end(seconds: float, whole: bool) -> None:
         answer = await asyncio.wait_for(reader.read(), 10)
         assert answer.endswith(b"done") == whole
         writer.transport.abort()
+        assert await asyncio.to_thread(process.stdout.read) == b"given back\nended\n"
         assert await asyncio.to_thread(process.wait, 10) == 0
         await asyncio.sleep(0)
 
