@@ -13,7 +13,7 @@ from tests.e2e.prompts import hundred
 from tests.e2e.reference import Reference
 from tests.e2e.stack import MODEL, Stack
 
-MAX_TOKENS = 16
+MAX_TOKENS = 12
 
 
 @pytest.fixture(scope="module")
