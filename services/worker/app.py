@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -57,6 +58,7 @@ class Worker:
             engine.start(self._mailroom.deliver)
             self._completions = Completions(settings, engine, self._mailroom, handoff)
             self._engine, self._handoff = engine, handoff
+            self._progress = (engine.steps, time.monotonic())
             metrics.watch_load(settings.model_name, engine.num_blocks, engine.load)
             self.app.route("POST", "/v1/completions", self._completions.post)
             self.app.route("POST", "/v1/kv/renew", self._post_renew)
@@ -109,14 +111,12 @@ class Worker:
         engine = self._engine
         if engine is None:
             return None  # loading
-        load, (steps, since) = engine.load(), self._progress
-        now = time.monotonic()
-        if engine.steps != steps or not load.running:
-            self._progress = (engine.steps, now)
+        if engine.fault is not None:
+            return engine.fault
+        still = time.monotonic() - self._progress[1]
+        if still < STUCK_SECONDS:
             return None
-        if now - since < STUCK_SECONDS:
-            return None
-        return f"the engine has {load.running} requests running and made no step for {now - since:.0f} s"
+        return f"the engine has {engine.load().running} requests running and made no step for {still:.0f} s"
 
     def _ready(self) -> str | None:
         if self._registration is None:
@@ -136,7 +136,15 @@ class Worker:
         return json_response({})
 
     async def _sweep(self) -> None:
-        """Reclaim leases whose time is over."""
+        """Every second: reclaim leases whose time is over, and look after the engine."""
+        engine = self._engine
+        assert engine is not None
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             self._handoff.sweep()
+            if engine.steps != self._progress[0] or not engine.load().running:
+                self._progress = (engine.steps, time.monotonic())
+            if engine.ended:
+                _log.critical("engine_ended")
+                signal.raise_signal(signal.SIGTERM)  # drain, since leases can still be read; a supervisor starts anew
+                return

@@ -96,6 +96,16 @@ class Engine(Protocol):
         """Steps done since start: the sign of life that /health watches."""
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was started and runs no more: nothing is served from then on."""
+        ...
+
+    @property
+    def fault(self) -> str | None:
+        """Why /health must fail although steps are made, such as that all of them raise; else None."""
+        ...
+
     def start(self, sink: Sink) -> None:
         """Begin to run steps; events go to `sink`."""
         ...

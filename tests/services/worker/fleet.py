@@ -48,11 +48,15 @@ class Fleet:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
 
-    def start(self, package: str, settings: RoleSettings) -> None:
+    def start(self, package: str, settings: RoleSettings, program: str | None = None) -> None:
+        """Start a role; `program` is Python to run instead of its package."""
         environ = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **settings.to_environ()}
         log = (self.folder / f"{settings.instance}.log").open("wb")
         self.processes[settings.instance] = subprocess.Popen(
-            [sys.executable, "-m", f"services.{package}"], env=environ, stdout=log, stderr=log
+            [sys.executable, *(["-c", program] if program else ["-m", f"services.{package}"])],
+            env=environ,
+            stdout=log,
+            stderr=log,
         )
         log.close()
         self.urls[settings.instance] = f"http://127.0.0.1:{settings.port}"

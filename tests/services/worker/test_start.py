@@ -1,4 +1,4 @@
-"""A worker that is stopped, or cannot serve, while it loads its model ends there and then, and is never registered."""
+"""A worker that cannot serve ends by itself: told to stop while it loads, without its port, or without its engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from services.common.settings import WorkerSettings
-from tests.services.worker.fleet import MODEL, Fleet, free_port, until
+from tests.services.worker.fleet import MODEL, START_SECONDS, Fleet, free_port, until
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def alone(tmp_path: Path, model_path: Path) -> Fleet:
     return Fleet(tmp_path, model_path)
 
 
-def start(fleet: Fleet, port: int) -> None:
+def start(fleet: Fleet, port: int, program: str | None = None) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     fleet.start(
         "worker",
@@ -35,6 +35,7 @@ def start(fleet: Fleet, port: int) -> None:
             kv_socket=fleet.folder / "worker.sock",
             kv_pool_mib=256,
         ),
+        program,
     )
 
 
@@ -66,3 +67,28 @@ def test_a_port_that_is_taken(alone: Fleet) -> None:
     assert "address already in use" in log
     assert "Traceback" not in log
     assert "worker_ready" not in log
+
+
+BROKEN = """
+from services.worker.engine.torch import engine
+plan = engine.plan
+def broken(running, budget):
+    if running:
+        raise RuntimeError("the loop's own fault")
+    return plan(running, budget)
+engine.plan = broken
+from services.worker.__main__ import main
+main()
+"""
+
+
+def test_a_worker_whose_engine_has_ended_leaves(alone: Fleet) -> None:
+    """It answers who waits, and ends, so that its supervisor starts another."""
+    start(alone, free_port(), BROKEN)
+    until("loaded", lambda: "worker_ready" in alone.log("worker"), START_SECONDS)
+    answer = alone.complete("worker", prompt=[1, 2, 3])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "engine_failed")
+    assert alone.processes["worker"].wait(60) == 0
+    assert "engine_ended" in (alone.folder / "worker.log").read_text()
+    assert not list(alone.folder.glob("*.sock"))
+    alone.http.close()

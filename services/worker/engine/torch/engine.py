@@ -29,6 +29,7 @@ from services.worker.engine.torch.sampler import Choice
 from services.worker.engine.torch.sequence import Sequence
 
 _NOTHING_TO_WATCH_SECONDS = 1.0  # sleep of a loop without any request
+_FAULTY_STEPS = 5  # so many that raise one after the other are the device's fault, not a request's
 
 
 class TorchEngine:
@@ -55,6 +56,7 @@ class TorchEngine:
         self._stopping = False
         self._steps = 0
         self._failed_steps = 0
+        self._failed_in_a_row = 0
         self._sink: Sink = lambda _events: None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._fetchers = ThreadPoolExecutor(config.fetch_threads, thread_name_prefix="kv-fetch")
@@ -91,6 +93,19 @@ class TorchEngine:
     def failed_steps(self) -> int:
         """Steps that raised."""
         return self._failed_steps
+
+    @property
+    def ended(self) -> bool:
+        """Whether the loop was started and runs no more."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong if the last steps all raised, or the loop has ended."""
+        if self.ended:
+            return "the engine's loop has ended"
+        failed = self._failed_in_a_row
+        return f"the engine's last {failed} steps failed" if failed >= _FAULTY_STEPS else None
 
     def start(self, sink: Sink) -> None:
         """Begin to run steps."""
@@ -200,6 +215,7 @@ class TorchEngine:
         except Exception as error:  # whatever the model raises ends the requests of this step, not the loop
             logs.get().exception("step failed", request_ids=[span.sequence.request.request_id for span in spans])
             self._failed_steps += 1
+            self._failed_in_a_row += 1
             with self._wake:
                 for span in spans:
                     self._pool.scrub(span.sequence.blocks)
@@ -207,6 +223,7 @@ class TorchEngine:
                 return [self._fail(s, EngineFailed(f"the engine failed: {error}")) for s in alive]
         finally:
             self._steps += 1
+        self._failed_in_a_row = 0
         with self._wake:
             return self._advance(batch, choices)
 

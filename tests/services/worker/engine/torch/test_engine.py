@@ -207,6 +207,41 @@ def test_a_step_that_raises_ends_its_requests_only(small: Driver) -> None:
     assert len(small.tokens(PROMPT, 3, ENDLESS)) == 3
 
 
+def test_a_device_that_fails_every_step_is_a_fault_until_one_succeeds(small: Driver) -> None:
+    def explode(*_: Any) -> None:
+        raise RuntimeError("the device is gone")
+
+    hook = small.engine._model.register_forward_pre_hook(explode)
+    try:
+        assert isinstance(small.answer(PROMPT, 1).error, EngineFailed)
+        assert small.engine.fault is None, "one failure may be its request's"
+        for _ in range(4):
+            small.answer(PROMPT, 1)
+        assert small.engine.fault == "the engine's last 5 steps failed"
+    finally:
+        hook.remove()
+    small.tokens(PROMPT, 1)
+    assert small.engine.fault is None
+
+
+def test_a_loop_that_ends_leaves_nobody_waiting(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(EngineConfig(model_path, num_blocks=10, max_model_len=512, max_running=2))
+    assert not driver.engine.ended
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(driver.engine._fetchers, "submit", broken)
+    monkeypatch.setattr("threading.excepthook", lambda _: None)
+    ids = [driver.submit(PROMPT, 200, ENDLESS), driver.submit(PROMPT, 2, num_fetched=64, fetch=lambda _: None)]
+    assert all(isinstance(driver.wait(request_id).error, EngineFailed) for request_id in ids)
+    driver.until(lambda: driver.engine.ended)
+    assert driver.engine.fault == "the engine's loop has ended"
+    with pytest.raises(EngineFailed):
+        driver.submit(PROMPT, 1)
+    driver.close()
+
+
 def test_numbers_that_are_not_finite_harm_nobody_else(small: Driver) -> None:
     """Fetched KV full of NaN: that request fails, its neighbour and the blocks' next owners don't notice."""
     expected = small.tokens(PROMPT, 6, ENDLESS)
