@@ -28,6 +28,7 @@ from services.common.wire import (
 from services.gateway import metrics
 
 CALL_SECONDS = 5.0  # of a call that answers at once: release, renew
+PROBE_SECONDS = 2.0  # a scheduler whose placement takes longer is asked, as often, whether it lives
 SILENCE_SECONDS = 60.0  # a decode stream that brings nothing for so long counts as dead
 _encode = msgspec.json.Encoder().encode
 _placement = msgspec.json.Decoder(Placement).decode
@@ -63,18 +64,47 @@ class Schedulers:
         for _ in self._urls:
             url = self.preferred
             try:
-                # The scheduler keeps the deadline; the margin lets its answer arrive.
-                reply = await self._client.request("POST", f"{url}/v1/place", body, timeout=request.timeout + 1.0)
-                if reply.status >= 400:
-                    raise _refusal(reply, url)
-                return _placement(reply.body), url
+                return await self._ask(url, body, request.timeout), url
             except (UpstreamFailed, errors.Draining):
                 self._fail_over(url)
             except errors.ModelNotFound as error:  # it is our own model, so no worker has registered yet
                 raise Absent(error.message) from None
-            except msgspec.DecodeError as error:
-                raise UpstreamFailed(f"{url} answered no placement: {error}") from None
         raise Absent("no scheduler answers: try again in a few seconds")
+
+    async def _ask(self, url: str, body: bytes, timeout: float) -> Placement:
+        """One replica's placement, which may take until the deadline; UpstreamFailed where it hangs meanwhile."""
+        loop = asyncio.get_running_loop()
+        probes: list[asyncio.Task[None]] = []
+        try:
+            async with asyncio.timeout(None) as hung:
+                timer = loop.call_later(PROBE_SECONDS, lambda: probes.append(loop.create_task(self._probe(url, hung))))
+                try:
+                    # The scheduler keeps the deadline; the margin lets its answer arrive.
+                    reply = await self._client.request("POST", f"{url}/v1/place", body, timeout=timeout + 1.0)
+                finally:
+                    timer.cancel()
+                    for probe in probes:
+                        probe.cancel()
+        except TimeoutError:
+            raise UpstreamFailed(f"{url} hangs") from None
+        except DeadlineExceeded:
+            raise DeadlineExceeded("no worker was found before the request's deadline: try again later") from None
+        if reply.status >= 400:
+            raise _refusal(reply, url)
+        try:
+            return _placement(reply.body)
+        except msgspec.DecodeError as error:
+            raise UpstreamFailed(f"{url} answered no placement: {error}") from None
+
+    async def _probe(self, url: str, hung: asyncio.Timeout) -> None:
+        """End a wait whose replica does not answer even this."""
+        while True:
+            try:
+                await self._client.request("GET", f"{url}/health", timeout=PROBE_SECONDS)
+            except DiphaseError:
+                hung.reschedule(asyncio.get_running_loop().time())
+                return
+            await asyncio.sleep(PROBE_SECONDS)
 
     async def release(self, url: str, request_id: str, phase: Phase) -> None:
         """Tell the replica that chose the worker that its slot is free."""

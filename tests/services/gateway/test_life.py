@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -312,6 +313,29 @@ def test_a_scheduler_is_killed(run: Run) -> None:
             here.gateway.settings = here.gateway.settings.model_copy(update={"scheduler_urls": ()})
 
         run(and_rest, schedulers=[url for _, url in started])
+    finally:
+        for process, _ in started:
+            process.kill()
+            process.wait(10)
+
+
+def test_a_scheduler_hangs(run: Run) -> None:
+    """It takes connections and answers nothing: whoever waits for it goes to the other one."""
+    started = [start_scheduler(f"hanging-{i}") for i in range(2)]
+    try:
+        for _, url in started:
+            wait_ready(url)
+
+        async def test(here: World) -> None:
+            preferred = here.gateway._schedulers.preferred
+            (hanging,) = (process for process, url in started if url == preferred)
+            hanging.send_signal(signal.SIGSTOP)
+            replies = await asyncio.gather(*(here.post({**HELLO, "stream": True}) for _ in range(4)))
+            assert [text_of(reply.body) for reply in replies] == [TEXT] * 4
+            assert here.gateway._schedulers.preferred != preferred
+            hanging.send_signal(signal.SIGCONT)
+
+        run(test, schedulers=[url for _, url in started])
     finally:
         for process, _ in started:
             process.kill()
