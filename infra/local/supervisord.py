@@ -16,13 +16,15 @@ import xmlrpc.client
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from supervisor.xmlrpc import Faults, SupervisorTransport
 
 # What a role may see of the environment that `diphase` was called in; its settings come from its resource alone.
 PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "HF_HOME")
 START_SECONDS = 15.0
+CALL_SECONDS = 10.0  # of a call over its socket, each of which it answers at once
+LOCK_SECONDS = 60.0
 POLL_SECONDS = 0.03
 LAUNCH = Path(__file__).with_name("launch.py")
 # A process that ends within START_SECS of its start counts as failed; after RETRIES of those it is FATAL.
@@ -72,10 +74,10 @@ class Supervisord:
                 time.sleep(POLL_SECONDS)
 
     def alive(self) -> bool:
-        """Whether it answers and is not on its way down."""
+        """Whether it answers and is not on its way down; raises LocalError where it is there and does not answer."""
         try:
             return bool(self._call("getState")["statename"] == "RUNNING")
-        except LocalError:
+        except Gone:
             return False
 
     def stop(self, seconds: float) -> None:
@@ -192,13 +194,18 @@ stdout_logfile_backups=3
         """One change of the configuration at a time, also between processes."""
         if not self.run.is_dir():
             raise Gone(f"there is no supervisord at {self.run}")
+        deadline = time.monotonic() + LOCK_SECONDS
         with open(self.run / "lock", "w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            while not _locked(handle):
+                if time.monotonic() > deadline:
+                    raise LocalError(f"another operation has held {handle.name} for {LOCK_SECONDS:.0f} s: end it first")
+                time.sleep(POLL_SECONDS)
             yield
 
     def _call(self, method: str, *args: object, allowed: tuple[int, ...] = ()) -> Any:
-        """An RPC; None for a fault in `allowed`. Raises Gone where nobody answers."""
+        """An RPC; None for a fault in `allowed`. Raises Gone where nobody listens, LocalError for a refusal or none."""
         transport = SupervisorTransport(serverurl=f"unix://{self.socket}")
+        transport._get_connection = lambda: _Connection(self.socket)  # its own has no deadline
         proxy = xmlrpc.client.ServerProxy("http://localhost", transport=transport)
         try:
             return getattr(proxy.supervisor, method)(*args)
@@ -206,10 +213,35 @@ stdout_logfile_backups=3
             if fault.faultCode in allowed:
                 return None
             raise LocalError(f"supervisord refused {method}{args}: {fault.faultString}") from None
+        except TimeoutError:
+            raise LocalError(
+                f"supervisord at {self.socket} has not answered for {CALL_SECONDS:.0f} s: it hangs"
+            ) from None
         except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError) as error:
             raise Gone(f"no supervisord answers at {self.socket}: {error}") from None
         finally:
             transport.close()
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a Unix socket; reading and writing have a deadline."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=CALL_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def _locked(handle: IO[str]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _config(text: str) -> str:

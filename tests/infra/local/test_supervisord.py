@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from infra.local import supervisord
 from infra.local.supervisord import Gone, LocalError, Supervisord
 from tests.infra.project import ROLE, eventually, free_ports
 
@@ -110,6 +112,37 @@ def test_after_its_end_nothing_is_left_and_calls_say_so(tmp_path: Path) -> None:
     with pytest.raises(Gone):
         daemon.info("role")
     daemon.stop(1.0)
+
+
+def test_one_that_hangs_is_said_to(daemon: Supervisord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisord, "CALL_SECONDS", 0.5)
+    pid = daemon.pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(LocalError, match="it hangs") as caught:
+            daemon.info("role")
+        assert not isinstance(caught.value, Gone)
+        with pytest.raises(LocalError, match="it hangs"):
+            daemon.start(tmp_path / "supervisord.log")  # not a second one beside it
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert daemon.pid() == pid
+
+
+def test_a_lock_that_is_held_too_long_is_named(daemon: Supervisord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisord, "LOCK_SECONDS", 0.1)
+    with daemon.lock(), pytest.raises(LocalError, match="another operation"), Supervisord(daemon.run).lock():
+        pass
+
+
+def test_its_end_removes_what_killed_programs_left(tmp_path: Path) -> None:
+    """Such as the socket of a worker that had no time to unlink it."""
+    daemon = Supervisord(tmp_path / "run")
+    daemon.start(tmp_path / "supervisord.log")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(daemon.run / "decode-worker-0.sock"))
+    daemon.stop(20.0)
+    assert not daemon.run.exists()
 
 
 def test_a_socket_that_a_killed_one_left_is_no_obstacle(tmp_path: Path) -> None:
