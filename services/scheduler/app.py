@@ -17,6 +17,7 @@ from services.scheduler.report import report
 from services.scheduler.waiting import Ticket
 
 TICK_SECONDS = 0.1  # how late a deadline or a worker's silence may be noticed
+STILL_SECONDS = 15.0  # without a tick for so long, a replica counts as dead: nobody's wait would end in it
 BODY_LIMIT = 1024 * 1024  # bytes; a heartbeat lists the ids of some thousand requests at most
 _log = logs.get()
 
@@ -35,7 +36,9 @@ class SchedulerApp:
         self.core = Scheduler(limits, clock())
         self._refused: set[str] = set()  # engine ids whose refusal is logged
         metrics.watch(self.core, clock)
-        self.app = App()  # ready as soon as it serves: workers that lack are the workers' not being ready
+        self._ticked = clock()
+        # Ready as soon as it serves: workers that lack are the workers' not being ready.
+        self.app = App(health=self._health)
         self.app.route("POST", "/v1/heartbeat", self._heartbeat)
         self.app.route("POST", "/v1/place", self._place)
         self.app.route("POST", "/v1/release", self._release)
@@ -46,10 +49,15 @@ class SchedulerApp:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self.core.tick(self._clock())
+            self._ticked = self._clock()
 
     async def drain(self) -> None:
         """Send those who wait to another replica."""
         self.core.close()
+
+    def _health(self) -> str | None:
+        still = self._clock() - self._ticked
+        return None if still < STILL_SECONDS else f"deadlines and silences have not been looked after for {still:.0f} s"
 
     async def _heartbeat(self, request: Request) -> Response:
         beat = await request.json(Heartbeat, limit=BODY_LIMIT)

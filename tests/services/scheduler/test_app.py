@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 from services.common import errors
+from services.common.http_client import HttpClient
+from services.common.settings import SchedulerSettings
+from services.scheduler.app import SchedulerApp
+from tests.services.common.serving import serving
 from tests.services.scheduler.replicas import ROOT, beating, cluster, eventually
 
 
@@ -184,6 +188,27 @@ def test_wrong_bodies_and_paths(ask):
             assert (await made.client.request("GET", f"{url}/v1/place", timeout=5)).status == 405
             for path in ("health", "ready", "metrics"):
                 assert (await made.client.request("GET", f"{url}/{path}", timeout=5)).status == 200
+
+    run(scenario())
+
+
+def test_a_replica_whose_time_stands_still_is_not_healthy():
+    async def scenario():
+        now = 0.0
+        settings = SchedulerSettings(instance="still", port=1)
+        scheduler = SchedulerApp(settings, lambda: now)
+        client = HttpClient()
+        async with serving(scheduler.app) as served:
+            assert (await client.request("GET", f"{served.url}/health", timeout=5)).status == 200
+            now = 20.0
+            reply = await client.request("GET", f"{served.url}/health", timeout=5)
+            assert (reply.status, json.loads(reply.body)["reason"].endswith("for 20 s")) == (503, True)
+            ticks = asyncio.create_task(scheduler.run_ticks())
+            async with asyncio.timeout(10):
+                while (await client.request("GET", f"{served.url}/health", timeout=5)).status != 200:
+                    pass
+            ticks.cancel()
+            await client.close()
 
     run(scenario())
 
