@@ -33,6 +33,7 @@ from services.common.http_answers import (
     respond,
     stream_out,
 )
+from services.common.http_protocol import BoundedProtocol
 from services.common.settings import RoleSettings
 
 __all__ = [
@@ -256,7 +257,7 @@ async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[
         app,
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        http=BoundedProtocol,
         loop="none",
         lifespan="off",
         log_config=None,

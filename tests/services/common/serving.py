@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import uvicorn
 
+from services.common.http_protocol import BoundedProtocol
 from services.common.http_server import App
 
 
@@ -39,7 +40,7 @@ async def serving(app: App, port: int = 0) -> AsyncIterator[Served]:
     listening.bind(("127.0.0.1", port))
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedProtocol,
         loop="none",
         lifespan="off",
         log_config=None,

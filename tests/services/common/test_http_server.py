@@ -247,6 +247,44 @@ def test_a_client_that_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch
     asyncio.run(main())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel has no such time limit")
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch, streamed: bool) -> None:
+    """With its handler over, the connection would wait for ever to be rid of what was sent."""
+    monkeypatch.setattr("services.common.http_answers.STALLED_SECONDS", 0.2)
+    monkeypatch.setattr("services.common.http_protocol.UNREAD_SECONDS", 0.5)
+
+    async def flood() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65536
+
+    async def handler(_request: Request) -> Response | Stream:
+        return Stream(flood(), silence=0.1) if streamed else Response(b"x" * 20_000_000)
+
+    async def main() -> None:
+        async with app_of(handler) as (served, app, _):
+            with socket.create_connection(("127.0.0.1", served.port)) as peer:
+                peer.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+                await until(lambda: bool(served.server_state.connections))
+                await until(lambda: app.inflight == 0 and not served.server_state.connections)
+
+    asyncio.run(main())
+
+
+def test_a_client_that_asks_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.common.http_protocol.FIRST_HEAD_SECONDS", 0.3)
+
+    async def main() -> None:
+        async with app_of(echo) as (served, _, http):
+            assert await raw(served, b"POST / HTTP/1.1\r\nHost:") == b""
+            assert (await http.request("POST", served.url + "/", b"one", timeout=5)).body == b"one"
+            await asyncio.sleep(0.5)
+            assert len(served.server_state.connections) == 1, "one that has asked is kept"
+            assert (await http.request("POST", served.url + "/", b"two", timeout=5)).body == b"two"
+
+    asyncio.run(main())
+
+
 def test_paths_and_parameters() -> None:
     async def get(request: Request) -> Response | Stream:
         return json_response(request.params)
