@@ -15,6 +15,7 @@ import pytest
 
 from services.common import errors
 from services.common.metrics import REGISTRY
+from services.gateway.retries import MAX_FAILURES
 from tests.services.common.serving import until
 from tests.services.gateway.conftest import start_scheduler, wait_ready
 from tests.services.gateway.double import Double
@@ -109,6 +110,28 @@ def test_a_lost_lease_means_prefill_again(run: Run) -> None:
         assert len(here.prefill[0].visits) == 3
         assert [visit.body.output_tokens for visit in here.prefill[0].visits] == [0, 1, 2]
         assert resubmitted("kv_unavailable") == before + 2
+
+    run(test)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_kv_that_never_arrives_is_not_computed_for_ever(
+    run: Run, monkeypatch: pytest.MonkeyPatch, streamed: bool
+) -> None:
+    """The fallback is counted and capped, and then told: a broken way between the workers does not stay unseen."""
+    monkeypatch.setattr("services.gateway.retries.LONGEST_PAUSE", 0.05)
+
+    async def test(here: World) -> None:
+        here.decode[0].faults += ["kv_unavailable"] * 20
+        before = resubmitted("kv_unavailable")
+        reply = await here.post({**HELLO, "stream": streamed})
+        assert len(here.prefill[0].visits) == MAX_FAILURES
+        assert resubmitted("kv_unavailable") == before + MAX_FAILURES - 1
+        assert reply.status == (200 if streamed else 503)
+        error = json.loads(reply.body.split(b"\n\n")[-2][6:] if streamed else reply.body)["error"]
+        assert error["code"] == "no_healthy_worker"
+        assert b"[DONE]" not in reply.body
+        assert "http://" not in error["message"]
 
     run(test)
 
