@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
-import sys
+import os
+from typing import TextIO, cast
 
 import msgspec
 import structlog
+
+
+class _Stderr(io.TextIOBase):
+    """Standard error for lines that may get lost: where whoever read it was killed, nothing else must fail."""
+
+    def write(self, text: str) -> int:
+        left = memoryview(text.encode(errors="backslashreplace"))
+        with contextlib.suppress(OSError):
+            while left:
+                left = left[os.write(2, left) :]
+        return len(text)
 
 
 def _render(_logger: object, _name: str, event: structlog.typing.EventDict) -> str:
@@ -27,14 +41,15 @@ def configure(instance: str, level: str) -> None:
         name,
         structlog.processors.format_exc_info,
     ]
+    stderr = _Stderr()  # one write a line: threads do not mix theirs
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[*shared, _render],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, stderr)),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _render], foreign_pre_chain=shared
