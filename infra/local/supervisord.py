@@ -46,6 +46,7 @@ class Supervisord:
     def __init__(self, run: Path) -> None:
         self.run = run
         self.socket = run / "supervisord.sock"
+        self._living = run / "living"  # every program holds a shared lock of it
 
     # Its life
 
@@ -91,6 +92,12 @@ class Supervisord:
                     f"supervisord is still running {seconds:.0f} s after it was told to end: {self.socket}"
                 )
             time.sleep(POLL_SECONDS)
+        while self._programs_live():  # it was killed, and they are about to end as well
+            if time.monotonic() > deadline:
+                raise LocalError(
+                    f"supervisord is gone, but programs of it still run: `fuser {self._living}` names them"
+                )
+            time.sleep(POLL_SECONDS)
         shutil.rmtree(self.run, ignore_errors=True)
 
     def interrupt(self, wanted: bool) -> None:
@@ -108,6 +115,12 @@ class Supervisord:
     def pid(self) -> int:
         """Its process id; raises Gone."""
         return int(self._call("getPID"))
+
+    def _programs_live(self) -> bool:
+        if not self._living.exists():
+            return False
+        with open(self._living) as handle:
+            return not _locked(handle)
 
     def _listening(self) -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
@@ -142,7 +155,7 @@ files = {_config(str(self.run))}/programs/*.conf
         log.parent.mkdir(parents=True, exist_ok=True)
         described = self.run / "programs" / f"{name}.json"
         description = {"command": command, "environment": dict(environ), "directory": str(directory)}
-        launch = [f"{sys.prefix}/bin/python", "-I", "-S", str(LAUNCH), str(described)]
+        launch = [f"{sys.prefix}/bin/python", "-I", "-S", str(LAUNCH), str(described), str(self._living)]
         text = f"""\
 [program:{name}]
 command={_config(" ".join(shlex.quote(word) for word in launch))}

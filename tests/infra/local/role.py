@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -24,7 +25,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def drain(_number: int, _frame: object) -> None:
-    print(f"draining {time.monotonic_ns()}", flush=True)
+    with contextlib.suppress(OSError):  # its reader may have been killed
+        print(f"draining {time.monotonic_ns()}", flush=True)
     time.sleep(float(os.environ.get("DRAIN", "0")))
     os._exit(0)
 
@@ -35,6 +37,6 @@ if __name__ == "__main__":
     if reason := os.environ.get("FAIL"):
         print(f"cannot go on: {reason}", flush=True)
         sys.exit(3)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGTERM, drain)
     ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()

@@ -145,6 +145,21 @@ def test_its_end_removes_what_killed_programs_left(tmp_path: Path) -> None:
     assert not daemon.run.exists()
 
 
+def test_the_programs_of_a_killed_one_are_waited_for(tmp_path: Path) -> None:
+    daemon = Supervisord(tmp_path / "run")
+    daemon.start(tmp_path / "supervisord.log")
+    log = put(daemon, tmp_path, DRAIN="2")
+    eventually(lambda: "starts" in log.read_text())
+    time.sleep(0.3)  # its handler for SIGTERM is in place a moment after its first line
+    pid = pid_of(daemon)
+    os.kill(daemon.pid(), signal.SIGKILL)
+    with pytest.raises(LocalError, match="programs of it still run"):
+        daemon.stop(0.1)
+    daemon.stop(20.0)
+    assert not Path(f"/proc/{pid}/exe").exists()
+    assert not daemon.run.exists()
+
+
 def test_a_socket_that_a_killed_one_left_is_no_obstacle(tmp_path: Path) -> None:
     daemon = Supervisord(tmp_path / "run")
     daemon.start(tmp_path / "supervisord.log")
