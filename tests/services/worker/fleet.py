@@ -51,6 +51,7 @@ class Fleet:
     def start(self, package: str, settings: RoleSettings, program: str | None = None) -> None:
         """Start a role; `program` is Python to run instead of its package."""
         environ = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **settings.to_environ()}
+        environ["EXIT_WITH_PARENT"] = "true"  # a run of tests that is killed leaves nothing
         log = (self.folder / f"{settings.instance}.log").open("wb")
         self.processes[settings.instance] = subprocess.Popen(
             [sys.executable, *(["-c", program] if program else ["-m", f"services.{package}"])],
