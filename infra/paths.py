@@ -61,6 +61,11 @@ class StackPaths(NamedTuple):
         return paths
 
     @property
+    def native(self) -> Path:
+        """Code compiled for this machine, shared by all stacks of a cache."""
+        return self.run.parents[1] / "native"
+
+    @property
     def logs(self) -> Path:
         return self.data / "logs"
 

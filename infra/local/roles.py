@@ -70,6 +70,7 @@ class Layout:
             kv_url=f"http://{LOOPBACK}:{self.port(KV, 0)}",
             dtype=config.model.dtype,
             threads=config.threads,
+            native_folder=self.paths.native,
             worker_max_running=config.engine.max_running,
             worker_max_waiting=config.engine.max_waiting,
             kv_transport=config.kv.transport,

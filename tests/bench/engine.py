@@ -24,6 +24,7 @@ BATCHES = (1, 4, 16)
 STEPS = 24  # tokens that each sequence writes
 CONTEXT = 128  # tokens before them
 ROUNDS = 3
+NATIVE = cache_dir(os.environ) / "native"
 
 
 def prompt(length: int, salt: int = 0) -> list[int]:
@@ -37,7 +38,9 @@ class Ours:
 
     def __init__(self, path: Path, dtype: str) -> None:
         self._events: queue.Queue[list[Event]] = queue.Queue()
-        self._engine = TorchEngine(EngineConfig(path, num_blocks=256, dtype=dtype, threads=THREADS))
+        self._engine = TorchEngine(
+            EngineConfig(path, num_blocks=256, dtype=dtype, threads=THREADS, native_folder=NATIVE)
+        )
         self._engine.start(self._events.put)
         self._count = 0
 

@@ -35,6 +35,7 @@ def build(settings: WorkerSettings) -> tuple[SharedPool, Engine]:
         max_running=settings.worker_max_running,
         max_waiting=settings.worker_max_waiting,
         idle_wait_ms=settings.decode_idle_wait_ms,
+        native_folder=settings.native_folder,
     )
     pool = SharedPool(num_blocks, size)
     try:

@@ -37,6 +37,9 @@ def paged_attention(
     layer: int = module.layer_idx  # type: ignore[assignment]
     batch.pool.write(batch.slots[layer], key[0].transpose(0, 1), value[0].transpose(0, 1))
     parts = []
+    if batch.singles is not None:
+        singles = query[0, :, : batch.singles.rows].transpose(0, 1).contiguous()
+        parts.append(batch.pool.attend(singles, layer, batch.singles, scaling)[None])
     for rows in batch.rows:
         here = slice(rows.start, rows.stop)
         if rows.past is None:
@@ -45,7 +48,7 @@ def paged_attention(
             window = rows.past.window
             batch.pool.gather(rows.past.halves[layer], window)
             parts.append(_attend(query[:, :, here], window.keys, window.values, rows.past.mask, scaling))
-    return torch.cat(parts, dim=1), None
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1), None
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float) -> Tensor:

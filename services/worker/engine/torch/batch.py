@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from services.worker.engine.torch.kv_pool import KvPool, Window
+from services.worker.engine.torch.native import Singles
 from services.worker.engine.torch.sequence import Sequence
 
 
@@ -49,7 +51,8 @@ class Batch:
 
     pool: KvPool
     spans: list[Span]
-    rows: list[Rows]  # of each span
+    singles: Singles | None  # the first spans, where the pool can attend to them by itself
+    rows: list[Rows]  # of each other span
     token_ids: Tensor  # [1, T]
     positions: Tensor  # [1, T]
     slots: tuple[Tensor, ...]  # of each layer, [2, T]
@@ -64,10 +67,12 @@ def build(spans: Seq[Span], pool: KvPool) -> Batch:
     blocks: list[int] = []
     last: list[int] = []
     rows: list[Rows] = []
-    for span in spans:
+    alone = _leading_singles(spans) if pool.attends else []
+    for index, span in enumerate(spans):
         sequence, begin = span.sequence, span.sequence.computed
         end = begin + span.count
-        rows.append(_rows(sequence, len(ids), begin, end, pool))
+        if index >= len(alone):
+            rows.append(_rows(sequence, len(ids), begin, end, pool))
         ids += sequence.tokens[begin:end]
         positions += range(begin, end)
         blocks += [sequence.blocks[position // size] for position in range(begin, end)]
@@ -77,12 +82,24 @@ def build(spans: Seq[Span], pool: KvPool) -> Batch:
     return Batch(
         pool=pool,
         spans=list(spans),
+        singles=_singles(alone, size) if alone else None,
         rows=rows,
         token_ids=torch.tensor(ids)[None],
         positions=at[None],
         slots=pool.slots(torch.tensor(blocks), at % size).unbind(0),
         last_tokens=torch.tensor(last, dtype=torch.int64),
     )
+
+
+def _leading_singles(spans: Seq[Span]) -> list[Sequence]:
+    return [span.sequence for span in itertools.takewhile(lambda span: span.count == 1, spans)]
+
+
+def _singles(sequences: list[Sequence], size: int) -> Singles:
+    lengths = [sequence.computed + 1 for sequence in sequences]
+    width = -(-max(lengths) // size)
+    table = [(sequence.blocks + [0] * width)[:width] for sequence in sequences]
+    return Singles(torch.tensor(table, dtype=torch.int32), torch.tensor(lengths, dtype=torch.int32))
 
 
 def _rows(sequence: Sequence, start: int, begin: int, end: int, pool: KvPool) -> Rows:

@@ -21,6 +21,7 @@ class EngineConfig:
     max_waiting: int = 64  # requests beyond those
     idle_wait_ms: float = 20.0  # longest sleep of an idle loop
     fetch_threads: int = 4
+    native_folder: Path | None = None  # where compiled code is kept; None: nothing is compiled
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "threads", "block_size", "max_model_len", "max_running", "fetch_threads"):

@@ -50,6 +50,7 @@ class TorchEngine:
         longest = self._model.config.max_position_embeddings
         if config.max_model_len > longest:
             raise ValueError(f"max_model_len is {config.max_model_len}: the model takes at most {longest} tokens")
+        self._pool.use_native(config.native_folder, self._model.config.num_attention_heads, config.threads)
         self._vocab_size: int = self._model.config.vocab_size
         self._wake = threading.Condition()  # guards all below
         self._roster = Roster(config, self._vocab_size)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from services.common.wire import Layout
+from services.worker.engine.torch import native
 from services.worker.engine.torch.layout import block_bytes
+from services.worker.engine.torch.native import NativeAttention, Singles
 
 
 class Window(NamedTuple):
@@ -46,6 +49,23 @@ class KvPool:
         )  # a row: one block's keys (or values) in one layer
         self._blocks = raw.view(num_blocks, -1)
         self._scratch = torch.empty(0, dtype=self._tokens.dtype)
+        self._native: NativeAttention | None = None
+
+    def use_native(self, folder: Path | None, heads: int, threads: int) -> None:
+        """From now on attend to single tokens in compiled code, kept in `folder`, if this CPU and compiler can."""
+        layout = self.layout
+        shape = (self.num_blocks, layout.layers, 2, layout.block_size, layout.kv_heads, layout.head_dim)
+        self._native = native.load(folder, layout, self._tokens.view(shape), heads, threads)
+
+    @property
+    def attends(self) -> bool:
+        """Whether `attend` can be called."""
+        return self._native is not None
+
+    def attend(self, query: Tensor, layer: int, singles: Singles, scaling: float) -> Tensor:
+        """Attention of single tokens, without a gather; see NativeAttention."""
+        assert self._native is not None
+        return self._native.attend(query, layer, singles, scaling)
 
     def halves(self, blocks: Tensor) -> Tensor:
         """Rows for `gather`, [layers, 2 * n], of the blocks [n]: their keys, then their values."""
@@ -81,5 +101,8 @@ class KvPool:
 
     def release(self) -> None:
         """Let go of the buffer, so that its owner can unmap it."""
+        if self._native is not None:
+            self._native.release()
+            self._native = None
         nothing = torch.empty(0)
         self._tokens = self._halves = self._blocks = self._scratch = nothing

@@ -9,6 +9,7 @@ import pytest
 
 from services.worker.engine.torch.config import EngineConfig
 from tests.e2e.reference import Reference
+from tests.services.worker.engine.torch.conftest import NATIVE
 from tests.services.worker.engine.torch.driver import GREEDY, Driver
 
 TOKENS = 10
@@ -51,11 +52,13 @@ def _compare(driver: Driver, reference: Reference, expected: dict[str, tuple[lis
     driver.at_rest()
 
 
+@pytest.mark.parametrize("driver", ["native", "torch"], indirect=True)
 def test_alone(driver: Driver, reference: Reference, expected: dict[str, tuple[list[int], list[int]]]) -> None:
     for name in ("one token", "short", "Chinese", "emoji", "code", "long"):
         _compare(driver, reference, {name: expected[name]})
 
 
+@pytest.mark.parametrize("driver", ["native", "torch"], indirect=True)
 def test_sixteen_at_once(
     driver: Driver, reference: Reference, expected: dict[str, tuple[list[int], list[int]]]
 ) -> None:
@@ -80,6 +83,7 @@ def test_prompts_in_chunks(
             max_model_len=2048,
             max_running=16,
             prefill_max_batch_tokens=batch_tokens,
+            native_folder=NATIVE,
         )
     )
     try:
@@ -90,7 +94,9 @@ def test_prompts_in_chunks(
 
 def test_bfloat16_is_close(model_path: Path, driver: Driver, reference: Reference) -> None:
     prompt = reference.encode(PROMPTS["short"])
-    half = Driver(EngineConfig(model_path, num_blocks=8, dtype="bfloat16", max_model_len=512, max_running=4))
+    half = Driver(
+        EngineConfig(model_path, num_blocks=8, dtype="bfloat16", max_model_len=512, max_running=4, native_folder=NATIVE)
+    )
     try:
         got = half.answer(prompt, 4, replace(GREEDY, logprobs=0))
     finally:

@@ -9,6 +9,7 @@ import pytest
 
 from services.worker.engine.protocol import Sampling
 from services.worker.engine.torch.config import EngineConfig
+from tests.services.worker.engine.torch.conftest import NATIVE
 from tests.services.worker.engine.torch.driver import GREEDY, Driver
 
 SEEDED = Sampling(temperature=0.9, top_p=0.95, top_k=200, seed=17, frequency_penalty=0.4, presence_penalty=0.2)
@@ -17,7 +18,7 @@ TOKENS = 8
 
 @pytest.fixture(scope="module")
 def decode(model_path: Path) -> Iterator[Driver]:
-    driver = Driver(EngineConfig(model_path, num_blocks=40, max_model_len=1024, max_running=8))
+    driver = Driver(EngineConfig(model_path, num_blocks=40, max_model_len=1024, max_running=8, native_folder=NATIVE))
     yield driver
     driver.close()
 
