@@ -24,5 +24,6 @@ def stack(running: Stack) -> Iterator[Stack]:
     running.wait_ready()
     wait_until("at rest before the test", running.at_rest)
     yield running
+    running.close_clients()
     running.wait_ready()
     wait_until("at rest after the test", running.at_rest)

@@ -73,6 +73,7 @@ class Stack:
     base_port: int = field(default_factory=free_base_port)
     urls: dict[str, str] = field(default_factory=dict)
     api_key: str = ""
+    _clients: list[openai.OpenAI] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         (self.project / "stacks").mkdir(parents=True, exist_ok=True)
@@ -118,6 +119,7 @@ class Stack:
         self.api_key = Path(status["gateway"]["api_key_file"]).read_text().strip()
 
     def down(self) -> None:
+        self.close_clients()
         self.run("down")
 
     def status(self) -> dict[str, Any]:
@@ -130,7 +132,16 @@ class Stack:
 
     def client(self, **options: Any) -> openai.OpenAI:
         """The official client, without retries of its own: a failure must show."""
-        return openai.OpenAI(base_url=f"{self.gateway}/v1", api_key=self.api_key, max_retries=0, timeout=180, **options)
+        client = openai.OpenAI(
+            base_url=f"{self.gateway}/v1", api_key=self.api_key, max_retries=0, timeout=180, **options
+        )
+        self._clients.append(client)
+        return client
+
+    def close_clients(self) -> None:
+        """Close the connections of all clients given out so far."""
+        while self._clients:
+            self._clients.pop().close()
 
     @property
     def run_folder(self) -> Path:
