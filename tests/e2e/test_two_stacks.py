@@ -15,7 +15,8 @@ def _processes_of(stack: Stack) -> list[str]:
     found = []
     for process in psutil.process_iter():
         try:
-            named = str(stack.project) in " ".join([*process.cmdline(), process.cwd(), *process.environ().values()])
+            about = " ".join([*process.cmdline(), process.cwd(), *process.environ().values()])
+            named = str(stack.project) in about or str(stack.run_folder) in about
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
         if named:
