@@ -124,6 +124,15 @@ class Layout:
         }
 
 
+# Of the C library, not of ours: a worker's weights lie in huge pages, which makes reading them faster.
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+def environment_of(settings: RoleSettings) -> dict[str, str]:
+    """Everything that a role's process finds in its environment besides what launch passes on."""
+    return settings.to_environ() | (HUGE_PAGES if isinstance(settings, WorkerSettings) else {})
+
+
 def package_of(settings: RoleSettings) -> str:
     """The package in services/ whose settings these are."""
     packages = {KvSettings: "kv", SchedulerSettings: "scheduler", WorkerSettings: "worker", GatewaySettings: "gateway"}

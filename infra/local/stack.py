@@ -15,7 +15,7 @@ from infra.local.api_key import ApiKey
 from infra.local.model import LocalModel
 from infra.local.program import STOP_MARGIN_SECONDS, ProgramArgs, SupervisedProgram
 from infra.local.readiness import Readiness
-from infra.local.roles import Layout, PreparedModel, command_of, package_of
+from infra.local.roles import Layout, PreparedModel, command_of, environment_of, package_of
 from infra.local.supervisor import Supervisor
 from infra.paths import StackPaths, cache_dir
 from services.common.settings import RoleSettings
@@ -62,7 +62,7 @@ class LocalStack:
         self._with_model(layout.gateway, gateway_key, prefill, restart_on=self._key.sha256)
 
     def _program(self, settings: RoleSettings, port_key: str) -> SupervisedProgram:
-        return self._add(settings, settings.to_environ(), port_key, [], "")
+        return self._add(settings, environment_of(settings), port_key, [], "")
 
     def _with_model(
         self,
@@ -72,7 +72,9 @@ class LocalStack:
         restart_on: pulumi.Input[str] = "",
     ) -> SupervisedProgram:
         model = pulumi.Output.all(self._model.path, self._model.name, self._model.revision)
-        environment = model.apply(lambda found: build(PreparedModel(Path(found[0]), found[1], found[2])).to_environ())
+        environment = model.apply(
+            lambda found: environment_of(build(PreparedModel(Path(found[0]), found[1], found[2])))
+        )
         return self._add(build(PLACEHOLDER), environment, port_key, after, restart_on)
 
     def _add(
