@@ -23,7 +23,7 @@ from services.kv.transport.protocol import HEADER, MAX_FRAME, Close, Grant, Open
 
 BLOCK = 4096
 HASTY = 0.3  # seconds, for servers that let one wait
-LONG = Deadline(60)
+LONG = 60.0
 
 
 class FalseServer:
@@ -39,7 +39,7 @@ class FalseServer:
         return Grant(num_blocks, block_bytes, list(blocks), 100, self.checksum)
 
     def say(self, channel: Channel, data: bytes) -> None:
-        channel.send_bytes(memoryview(data), LONG)
+        channel.send_bytes(memoryview(data), Deadline(LONG))
 
     def wait(self) -> None:
         """Until the puller has given up."""
@@ -87,24 +87,26 @@ def half_frame_and_silence(server: FalseServer, channel: Channel) -> None:
 
 
 def wrong_message(server: FalseServer, channel: Channel) -> None:
-    channel.send(Close(), LONG)
+    channel.send(Close(), Deadline(LONG))
 
 
 def refusing(server: FalseServer, channel: Channel) -> None:
-    channel.send(Refuse("lease", "not today"), LONG)
+    channel.send(Refuse("lease", "not today"), Deadline(LONG))
 
 
 def other_engine(server: FalseServer, channel: Channel) -> None:
-    channel.send(Refuse("engine", "moved"), LONG)
+    channel.send(Refuse("engine", "moved"), Deadline(LONG))
 
 
 def other_blocks(server: FalseServer, channel: Channel) -> None:
-    channel.send(server.grant((1, 3)), LONG, server.pool.fd if channel.sock.family == socket.AF_UNIX else None)
+    channel.send(
+        server.grant((1, 3)), Deadline(LONG), server.pool.fd if channel.sock.family == socket.AF_UNIX else None
+    )
 
 
 def other_size(server: FalseServer, channel: Channel) -> None:
     grant = server.grant(block_bytes=BLOCK // 2, num_blocks=8)
-    channel.send(grant, LONG, server.pool.fd if channel.sock.family == socket.AF_UNIX else None)
+    channel.send(grant, Deadline(LONG), server.pool.fd if channel.sock.family == socket.AF_UNIX else None)
 
 
 WAITED = "not here within"
@@ -127,16 +129,16 @@ EITHER: list[tuple[Script, str]] = [
 
 
 def grant_and_close(server: FalseServer, channel: Channel) -> None:
-    channel.send(server.grant(), LONG)
+    channel.send(server.grant(), Deadline(LONG))
 
 
 def grant_and_silence(server: FalseServer, channel: Channel) -> None:
-    channel.send(server.grant(), LONG)
+    channel.send(server.grant(), Deadline(LONG))
     server.wait()
 
 
 def half_the_bytes(server: FalseServer, channel: Channel) -> None:
-    channel.send(server.grant(), LONG)
+    channel.send(server.grant(), Deadline(LONG))
     server.say(channel, bytes([5]) * (BLOCK + 17))
 
 
@@ -146,15 +148,15 @@ def half_the_bytes_and_silence(server: FalseServer, channel: Channel) -> None:
 
 
 def a_trickle(server: FalseServer, channel: Channel) -> None:
-    channel.send(server.grant(), LONG)
+    channel.send(server.grant(), Deadline(LONG))
     while not server.released.wait(0.002):
         server.say(channel, b"\5")
 
 
 def wrong_bytes(server: FalseServer, channel: Channel) -> None:
-    channel.send(server.grant(), LONG)
+    channel.send(server.grant(), Deadline(LONG))
     server.say(channel, bytes([5]) * (2 * BLOCK - 1) + b"\4")
-    channel.receive(LONG)
+    channel.receive(Deadline(LONG))
 
 
 TCP: list[tuple[Script, str]] = [
@@ -169,13 +171,13 @@ TCP: list[tuple[Script, str]] = [
 
 def a_smaller_pool(server: FalseServer, channel: Channel) -> None:
     smaller = SharedPool(3, BLOCK)
-    channel.send(server.grant(), LONG, smaller.fd)
+    channel.send(server.grant(), Deadline(LONG), smaller.fd)
     smaller.close()
 
 
 def a_pipe(server: FalseServer, channel: Channel) -> None:
     ends = os.pipe()
-    channel.send(server.grant(), LONG, ends[0])
+    channel.send(server.grant(), Deadline(LONG), ends[0])
     for end in ends:
         os.close(end)
 
@@ -183,14 +185,14 @@ def a_pipe(server: FalseServer, channel: Channel) -> None:
 def a_file(server: FalseServer, channel: Channel) -> None:
     descriptor = os.memfd_create("unsealed")
     os.ftruncate(descriptor, 4 * BLOCK)
-    channel.send(server.grant(), LONG, descriptor)
+    channel.send(server.grant(), Deadline(LONG), descriptor)
     os.close(descriptor)
 
 
 def changed_meanwhile(server: FalseServer, channel: Channel) -> None:
     server.pool.array[2, 100] = 6
-    channel.send(server.grant(), LONG, server.pool.fd)
-    channel.receive(LONG)
+    channel.send(server.grant(), Deadline(LONG), server.pool.fd)
+    channel.receive(Deadline(LONG))
 
 
 SHM: list[tuple[Script, str]] = [
@@ -224,7 +226,7 @@ def serving(script: Script, path: Path) -> Iterator[KvTransferParams]:
             except OSError:
                 return
             try:
-                assert isinstance(channel.receive(LONG), Open)
+                assert isinstance(channel.receive(Deadline(LONG)), Open)
                 script(server, channel)
             except OSError:  # the puller has hung up first
                 pass
