@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from services.common.errors import DiphaseError
 from services.common.wire import Usage
 from services.gateway import logprobs
-from services.gateway.answer import Piece
+from services.gateway.answer import Piece, TokenLogprob
 from services.gateway.responses import Envelope
 from services.gateway.tokenization import Tokenization
 
@@ -21,9 +23,12 @@ def error_event(error: DiphaseError) -> bytes:
 
 
 class Chunks:
-    """The chunks of one stream; each method returns bytes to be written."""
+    """The chunks of one stream; each method returns bytes to be written. The two endpoints differ in what is below."""
 
     kind: str
+    text: bytes  # where a choice has its text, a template
+    empty: bytes  # the same without any
+    shown: Callable[[list[TokenLogprob], Tokenization], msgspec.Struct]
 
     def __init__(
         self, envelope: Envelope, tokenization: Tokenization, *, with_usage: bool, with_token_ids: bool = False
@@ -46,17 +51,20 @@ class Chunks:
 
     def piece(self, piece: Piece) -> bytes:
         """Text and its logprobs; nothing where the step brought nothing to show."""
-        raise NotImplementedError
+        if not (piece.text or piece.logprobs or (self._with_token_ids and piece.token_ids)):
+            return b""
+        return b'%s{"index":0,%s,"logprobs":%s,"finish_reason":null%s}%s' % (
+            self._head,
+            self.text % _encode(piece.text),
+            _encode(self.shown(piece.logprobs, self._tokenization)) if piece.logprobs else b"null",
+            b',"token_ids":' + _encode(piece.token_ids) if self._with_token_ids else b"",
+            self._tail,
+        )
 
     def last(self, finish_reason: str, usage: Usage) -> bytes:
         """The finish reason, the usage if asked for, and the end."""
-        raise NotImplementedError
-
-    def _ids(self, piece: Piece) -> bytes:
-        return b',"token_ids":' + _encode(piece.token_ids) if self._with_token_ids else b""
-
-    def _nothing_in(self, piece: Piece) -> bool:
-        return not (piece.text or piece.logprobs or (self._with_token_ids and piece.token_ids))
+        end = b'{"index":0,%s,"logprobs":null,"finish_reason":"%s"}' % (self.empty, finish_reason.encode())
+        return self._head + end + self._tail + self._usage(usage) + DONE
 
     def _usage(self, usage: Usage) -> bytes:
         return self._head + b'],"usage":' + _encode(usage) + b"}\n\n" if self._with_usage else b""
@@ -66,50 +74,20 @@ class ChatChunks(Chunks):
     """chat.completion.chunk."""
 
     kind = "chat.completion.chunk"
+    text = b'"delta":{"content":%s}'
+    empty = b'"delta":{}'
+    shown = staticmethod(logprobs.for_chat)
 
     def first(self) -> bytes:
         """The role."""
         role = b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
         return self._head + role + self._tail
 
-    def piece(self, piece: Piece) -> bytes:
-        """A delta."""
-        if self._nothing_in(piece):
-            return b""
-        shown = _encode(logprobs.for_chat(piece.logprobs, self._tokenization)) if piece.logprobs else b"null"
-        return b'%s{"index":0,"delta":{"content":%s},"logprobs":%s,"finish_reason":null%s}%s' % (
-            self._head,
-            _encode(piece.text),
-            shown,
-            self._ids(piece),
-            self._tail,
-        )
-
-    def last(self, finish_reason: str, usage: Usage) -> bytes:
-        """An empty delta with the reason."""
-        end = b'{"index":0,"delta":{},"logprobs":null,"finish_reason":"%s"}' % finish_reason.encode()
-        return self._head + end + self._tail + self._usage(usage) + DONE
-
 
 class CompletionChunks(Chunks):
     """text_completion."""
 
     kind = "text_completion"
-
-    def piece(self, piece: Piece) -> bytes:
-        """A text."""
-        if self._nothing_in(piece):
-            return b""
-        shown = _encode(logprobs.for_completion(piece.logprobs, self._tokenization)) if piece.logprobs else b"null"
-        return b'%s{"index":0,"text":%s,"logprobs":%s,"finish_reason":null%s}%s' % (
-            self._head,
-            _encode(piece.text),
-            shown,
-            self._ids(piece),
-            self._tail,
-        )
-
-    def last(self, finish_reason: str, usage: Usage) -> bytes:
-        """An empty text with the reason."""
-        end = b'{"index":0,"text":"","logprobs":null,"finish_reason":"%s"}' % finish_reason.encode()
-        return self._head + end + self._tail + self._usage(usage) + DONE
+    text = b'"text":%s'
+    empty = b'"text":""'
+    shown = staticmethod(logprobs.for_completion)
