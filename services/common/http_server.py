@@ -1,4 +1,4 @@
-"""The one HTTP server: a router as a plain ASGI callable, and `serve`, which runs it under uvicorn with a drain.
+"""The one HTTP server: a router as a plain ASGI callable; services.common.role runs it.
 
 A handler takes a Request and returns a Response or a Stream. It raises DiphaseError for what the client should know.
 When the client goes away the handler is cancelled, so what it holds is given back in `finally`.
@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
-import uvicorn
 from prometheus_client import Counter, Histogram
 
 from services.common import logs, metrics
@@ -33,8 +29,6 @@ from services.common.http_answers import (
     respond,
     stream_out,
 )
-from services.common.http_protocol import BoundedProtocol
-from services.common.settings import RoleSettings
 
 __all__ = [
     "App",
@@ -45,11 +39,8 @@ __all__ = [
     "Stream",
     "error_response",
     "json_response",
-    "run",
-    "serve",
 ]
 
-CUT_SECONDS = 1.0  # how long handlers that were cut at the end of the drain may take to give back what they hold
 T = TypeVar("T")
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -234,79 +225,3 @@ def _verdict(fault: str | None) -> Response:
     return json_response(
         {"status": "ok"} if fault is None else {"status": "fail", "reason": fault}, 503 if fault else 200
     )
-
-
-# -- running it -----------------------------------------------------------------------------------------------------
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: a signal starts our drain first."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; then `/ready` fails, `drain` is awaited, running requests end, within
-    `drain_seconds` together. A second signal ends at once.
-    """
-    if settings.exit_with_parent:
-        _exit_with_parent()
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        http=BoundedProtocol,
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
-    )
-    server = _Server(config)
-    loop = asyncio.get_running_loop()
-    stopping: list[asyncio.Task[None]] = []
-
-    async def stop() -> None:
-        app.draining = True
-        started = loop.time()
-        if drain is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(settings.drain_seconds):
-                    await drain()
-        left = settings.drain_seconds - (loop.time() - started)
-        config.timeout_graceful_shutdown = max(1, round(left))  # uvicorn takes whole seconds
-        server.should_exit = True
-
-    def on_signal() -> None:
-        _log.info("stopping", forced=bool(stopping))
-        if stopping:
-            server.force_exit = server.should_exit = True
-        else:
-            stopping.append(loop.create_task(stop()))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    _log.info("serving", url=f"http://{settings.host}:{settings.port}")
-    await server.serve()
-    cut = set() if server.force_exit else set(server.server_state.tasks)
-    if cut:  # their time was over and they are cancelled: what they hold is given back before the role goes on
-        await asyncio.wait(cut, timeout=CUT_SECONDS)
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a role's main coroutine on uvloop; ends the process with status 0 after a drain."""
-    import uvloop
-
-    uvloop.run(main())
-
-
-def _exit_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the process that started us dies, so that no role outlives its supervisor."""
-    if not sys.platform.startswith("linux"):
-        return
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)

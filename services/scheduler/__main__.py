@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
-from services.common import http_server, logs
-from services.common.settings import SchedulerSettings, SettingsError
+from services.common import role
+from services.common.settings import SchedulerSettings
 from services.scheduler.app import SchedulerApp
 
 
-async def main() -> None:
-    """Serve until told to stop."""
-    try:
-        settings = SchedulerSettings.from_environ(os.environ)
-    except SettingsError as error:
-        raise SystemExit(f"scheduler: {error}") from None
-    logs.configure(settings.instance, settings.log_level)
+async def _main(settings: SchedulerSettings) -> None:
     scheduler = SchedulerApp(settings)
     ticks = asyncio.create_task(scheduler.run_ticks())
     try:
-        await http_server.serve(scheduler.app, settings, scheduler.drain)
+        await role.serve(scheduler.app, settings, scheduler.drain)
     finally:
         ticks.cancel()
 
 
 if __name__ == "__main__":
-    http_server.run(main)
+    role.run("scheduler", SchedulerSettings, _main)

@@ -7,9 +7,8 @@ import contextlib
 import os
 import sys
 
-from services.common import logs
-from services.common.http_server import run, serve
-from services.common.settings import SettingsError, WorkerSettings
+from services.common import role
+from services.common.settings import WorkerSettings
 from services.worker.app import Worker
 
 
@@ -31,21 +30,11 @@ async def _main(settings: WorkerSettings) -> None:
 async def _serve(worker: Worker, settings: WorkerSettings) -> int:
     """The process's exit status; in a task of its own, where SystemExit would tear down the loop."""
     try:
-        await serve(worker.app, settings, worker.drain)
+        await role.serve(worker.app, settings, worker.drain)
     except SystemExit as failed:  # the port is taken, as the log says by now
         return failed.code if isinstance(failed.code, int) else 1
     return 0
 
 
-def main() -> None:
-    """Read the settings from the environment and serve until SIGTERM."""
-    try:
-        settings = WorkerSettings.from_environ(os.environ)
-    except SettingsError as error:
-        sys.exit(f"worker: {error}")
-    logs.configure(settings.instance, settings.log_level)
-    run(lambda: _main(settings))
-
-
 if __name__ == "__main__":
-    main()
+    role.run("worker", WorkerSettings, _main)

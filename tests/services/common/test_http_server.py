@@ -318,7 +318,8 @@ def test_paths_and_parameters() -> None:
 
 ROLE = """
 import asyncio, os, sys
-from services.common import http_server, logs
+import uvloop
+from services.common import http_server, logs, role
 from services.common.settings import RoleSettings
 
 async def slow(request):
@@ -335,10 +336,10 @@ async def main():
     app = http_server.App()
     app.route("POST", "/slow", slow)
     logs.configure("test", "error")
-    await http_server.serve(app, RoleSettings(instance="test", port=int(sys.argv[2]), drain_seconds=2.0))
+    await role.serve(app, RoleSettings(instance="test", port=int(sys.argv[2]), drain_seconds=2.0))
     print("ended", flush=True)
 
-http_server.run(main)
+uvloop.run(main())
 """
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 ROLE = """
 import logging, sys
-from services.common import http_server, logs
+import uvloop
+from services.common import http_server, logs, role
 from services.common.settings import RoleSettings
 
 async def main():
@@ -23,9 +24,9 @@ async def main():
         1 / 0
     except ZeroDivisionError:
         logs.get().exception("failed")
-    await http_server.serve(http_server.App(), RoleSettings(instance="test", port=int(sys.argv[1]), drain_seconds=1.0))
+    await role.serve(http_server.App(), RoleSettings(instance="test", port=int(sys.argv[1]), drain_seconds=1.0))
 
-http_server.run(main)
+uvloop.run(main())
 """
 
 

@@ -77,8 +77,8 @@ def broken(running, budget):
         raise RuntimeError("the loop's own fault")
     return plan(running, budget)
 engine.plan = broken
-from services.worker.__main__ import main
-main()
+import runpy
+runpy.run_module("services.worker", run_name="__main__")
 """
 
 
