@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 INTRODUCTION = f"""\
 # Configuration of a stack
 
-<!-- Written by `python -m scripts.config_docs` from infra/config.py; change it there. -->
+<!-- Written by `python -m scripts.config_docs` from infra/config/; change it there. -->
 
 A stack's file is `stacks/Pulumi.<stack>.yaml`. Its keys lie under `{NAMESPACE}:`, one for each group:
 

@@ -11,7 +11,7 @@ from infra.config import StackConfig
 from infra.paths import StackPaths
 from services.common.settings import GatewaySettings, KvSettings, Phase, RoleSettings, SchedulerSettings, WorkerSettings
 
-# Distance of each role's first port from local.basePort; infra.config bounds the number of replicas accordingly.
+# Distance of each role's first port from local.basePort; infra.config.local bounds the number of replicas accordingly.
 SCHEDULER, KV, PREFILL, DECODE = 1, 10, 20, 40
 LOOPBACK = "127.0.0.1"
 

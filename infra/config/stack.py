@@ -1,0 +1,74 @@
+"""A stack's whole configuration: the only reader of pulumi.Config.
+
+Everything wrong is said at once, before any resource is made: each key, what is wrong with it, and what it may be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pulumi
+from pulumi.runtime.config import CONFIG
+from pydantic import Field, ValidationError, model_validator
+
+from infra.config.faults import ConfigError, sentence
+from infra.config.group import NAMESPACE, Group
+from infra.config.local import Local
+from infra.config.service import Decode, Engine, Gateway, Kv, Model, Objectives, Prefill, Scheduler
+
+
+class StackConfig(Group):
+    """Everything that a stack's file may set, under `diphase:`."""
+
+    target: Literal["local"] = Field(description="where the roles run")
+    model: Model = Model()
+    engine: Engine = Engine()
+    prefill: Prefill = Prefill()
+    decode: Decode = Decode()
+    kv: Kv = Kv()
+    scheduler: Scheduler = Scheduler()
+    gateway: Gateway = Gateway()
+    objectives: Objectives = Objectives()
+    local: Local = Local()
+
+    @model_validator(mode="after")
+    def _step_holds_batch(self) -> StackConfig:
+        if self.prefill.max_batch_tokens <= self.engine.max_running:
+            raise ValueError(
+                f"prefill.maxBatchTokens ({self.prefill.max_batch_tokens}) must exceed engine.maxRunning "
+                f"({self.engine.max_running}): a step computes at least one token of every running sequence"
+            )
+        return self
+
+    @property
+    def threads(self) -> int:
+        """Threads of one worker."""
+        return self.engine.threads or max(1, (os.cpu_count() or 1) // 2)
+
+    @classmethod
+    def load(cls) -> StackConfig:
+        """The configuration of the stack that Pulumi runs; raises ConfigError."""
+        config = pulumi.Config(NAMESPACE)
+        names = sorted(key.removeprefix(f"{NAMESPACE}:") for key in CONFIG.get() if key.startswith(f"{NAMESPACE}:"))
+        return cls.parse({name: _value(config, name) for name in names})
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> StackConfig:
+        """The configuration in a mapping of groups; raises ConfigError with every fault."""
+        if values.get("target") in ("kubernetes", "aws"):
+            raise ConfigError([f"{NAMESPACE}:target: {values['target']} is not in this version; set it to local"])
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise ConfigError([sentence(cls, dict(fault)) for fault in error.errors()]) from None
+
+
+def _value(config: pulumi.Config, name: str) -> Any:
+    text = config.require(name)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
