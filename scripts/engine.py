@@ -18,9 +18,8 @@ import click
 from pulumi import automation
 
 from infra.__main__ import main
-from infra.local.supervisord import Supervisord
-from infra.paths import PathError, StackPaths, cache_dir, project_dir
-from scripts import pulumi_cli
+from infra.paths import PathError, cache_dir, project_dir
+from scripts import pulumi_cli, targets
 from scripts.faults import OperationFailed, locked, sentence, sentences
 from scripts.progress import Progress
 
@@ -36,10 +35,10 @@ class Engine:
     def __init__(self, stack: str, program: Callable[[Path], None] = main) -> None:
         try:
             self.project = project_dir(os.environ, Path.cwd())
-            self.cache = cache_dir(os.environ)
-            self.paths = StackPaths.of(self.project, stack, self.cache)
         except PathError as error:
             raise OperationFailed(str(error)) from None
+        self.cache = cache_dir(os.environ)
+        self.target = targets.of(stack, self.project, self.cache)
         self.name = stack
         self._program = program
         self.config_file = self.project / "stacks" / f"Pulumi.{stack}.yaml"
@@ -78,12 +77,12 @@ class Engine:
             method(on_event=progress.on_event, **options)
         return progress.changes
 
-    def outputs(self) -> dict[str, Any]:
-        """What the stack exports; empty where it is not up."""
+    def outputs(self, *, secrets: bool = False) -> dict[str, Any]:
+        """What the stack exports; empty where it is not up. Secrets are hidden unless they are asked for."""
         if not self.exists():
             return {}
         with self._faults(None):
-            arguments = ["stack", "output", "--json", "--stack", self.name]
+            arguments = ["stack", "output", "--json", "--stack", self.name, *["--show-secrets"] * secrets]
             done = self._cli.run(arguments, str(self.project), self._environ)
         found: dict[str, Any] = json.loads(done.stdout or "{}")
         return found
@@ -106,8 +105,7 @@ class Engine:
     @contextmanager
     def _deferred_interrupt(self, progress: Progress) -> Iterator[None]:
         """The first ^C reaches the engine, which ends the steps in progress and saves its state; the next ends all."""
-        daemon = Supervisord(self.paths.run)
-        daemon.interrupt(False)
+        self.target.interrupt(False)
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -119,7 +117,7 @@ class Engine:
                 raise KeyboardInterrupt
             heard = True
             # The engine waits for a step's end, and a step may be waiting for a role.
-            daemon.interrupt(True)
+            self.target.interrupt(True)
             progress.say("interrupted: steps in progress are ended first; again to stop at once")
 
         before = signal.signal(signal.SIGINT, interrupted)
@@ -131,7 +129,7 @@ class Engine:
             raise
         finally:
             signal.signal(signal.SIGINT, before)
-            daemon.interrupt(False)
+            self.target.interrupt(False)
 
 
 def _cli() -> automation.PulumiCommand:

@@ -1,21 +1,17 @@
-"""`diphase status`: each role's process and whether it is ready."""
+"""`diphase status`: each role's process or pod, and whether it is ready."""
 
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from infra.local.health import ready
-from infra.local.supervisord import LocalError, Supervisord
 from scripts.engine import Engine
 from scripts.faults import OperationFailed
 from scripts.options import stack_option
+from scripts.targets import RoleState
 
 
 @click.command("status")
@@ -23,36 +19,22 @@ from scripts.options import stack_option
 @click.option("--json", "as_json", is_flag=True, help="For machines: {gateway: {url, api_key_file}, roles: […]}.")
 def command(stack: str, as_json: bool) -> None:
     """Show the gateway's address and every role; status 1 where the stack is not up."""
-    outputs = Engine(stack).outputs()
+    engine = Engine(stack)
+    outputs = engine.outputs()
     if "gateway" not in outputs:
         raise OperationFailed(f"stack {stack} is not up: run `diphase up --stack {stack}`")
     gateway = {"url": outputs["gateway"]["url"], "api_key_file": outputs["gateway"]["apiKeyFile"]}
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        roles = list(pool.map(lambda role: _role(Path(outputs["run"]), role), outputs["roles"]))
+    roles = engine.target.roles(outputs)
     if as_json:
-        click.echo(
-            json.dumps({"gateway": gateway, "roles": [{k: v for k, v in r.items() if k != "state"} for r in roles]})
-        )
+        click.echo(json.dumps({"gateway": gateway, "roles": [_row(role) for role in roles]}))
         return
-    table = Table("role", "pid", "address", "state", "ready", box=None)
+    carriers = list(dict.fromkeys(name for role in roles for name in role.where))
+    table = Table("role", *carriers, "address", "state", "ready", box=None)
     for role in roles:
-        table.add_row(
-            role["name"], str(role["pid"] or "-"), role["url"], role["state"], "yes" if role["ready"] else "no"
-        )
+        carried = [str(role.where.get(name) or "-") for name in carriers]
+        table.add_row(role.name, *carried, role.url, role.state, "yes" if role.ready else "no")
     Console().print(f"gateway {gateway['url']}, its key in {gateway['api_key_file']}", table, sep="\n")
 
 
-def _role(run: Path, role: dict[str, Any]) -> dict[str, Any]:
-    try:
-        info = Supervisord(run).info(role["name"])
-    except LocalError:
-        info = None
-    pid = (info["pid"] or None) if info else None
-    state = info["statename"].lower() if info else "absent"
-    return {
-        "name": role["name"],
-        "pid": pid,
-        "url": role["url"],
-        "ready": bool(pid) and ready(role["url"]),
-        "state": state,
-    }
+def _row(role: RoleState) -> dict[str, object]:
+    return {"name": role.name, **role.where, "url": role.url, "ready": role.ready}

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from scripts.engine import Engine
+from scripts.faults import OperationFailed
 from scripts.options import stack_option
 
 
@@ -16,8 +17,21 @@ def command(stack: str) -> None:
     """Stand the stack up, or change it to what its configuration says now."""
     engine = Engine(stack)
     # What this machine lost since (a restart, say) is found by looking first.
-    engine.run("up", f"stack {stack}: up", refresh=True)
-    gateway = engine.outputs()["gateway"]
-    key = Path(gateway["apiKeyFile"])
-    shown = key.relative_to(Path.cwd()) if key.is_relative_to(Path.cwd()) else key
-    click.echo(f"gateway  {gateway['url']}\nkey      {shown}\nmodel    {gateway['model']}")
+    try:
+        engine.run("up", f"stack {stack}: up", refresh=True)
+    except OperationFailed as failed:
+        raise OperationFailed("\n".join(filter(None, [failed.message, engine.target.explain()]))) from None
+    outputs = engine.outputs(secrets=True)
+    engine.target.keep(outputs)
+    gateway = outputs["gateway"]
+    lines = {"gateway": gateway["url"], "key": gateway["apiKeyFile"], "model": gateway["model"]}
+    if gateway.get("caFile"):
+        lines["CA"] = gateway["caFile"]
+    for name, value in lines.items():
+        click.echo(f"{name:8} {_shown(value) if name in ('key', 'CA') else value}")
+
+
+def _shown(path: str) -> Path:
+    """A file's path as seen from here."""
+    here, whole = Path.cwd(), Path(path)
+    return whole.relative_to(here) if whole.is_relative_to(here) else whole

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +19,7 @@ from scripts.faults import OperationFailed
 from scripts.options import stack_option
 from scripts.verification.facts import Facts, Objectives
 from scripts.verification.finding import Finding
-from scripts.verification.gather import Target, gather
+from scripts.verification.gather import gather
 from scripts.verification.judges import judge
 
 MARKS = {"ok": "[green]ok[/]", "notice": "[yellow]notice[/]", "failed": "[red]failed[/]"}
@@ -44,20 +43,19 @@ def command(stack: str, as_json: bool, ttft: float | None, rate: float | None, t
     Exit status: 0 it works, 1 something failed, 2 it could not be tried.
     """
     began = time.monotonic()
+    terminal = Console(stderr=True)
     try:
-        outputs = Engine(stack).outputs()
-        target = target_of(stack, outputs)
+        engine = Engine(stack)
+        outputs = engine.outputs()
+        with engine.target.reach(outputs) as tried, terminal.status("") as status:
+            facts = asyncio.run(gather(tried, timeout, lambda what: status.update(f"trying: {what}")))
     except OperationFailed as error:
         if as_json:
             click.echo(msgspec.json.encode({"stack": stack, "verdict": "impossible", "reason": error.message}))
         else:
             error.show()
         sys.exit(IMPOSSIBLE)
-    objectives = objectives_of(outputs, ttft, rate)
-    terminal = Console(stderr=True)
-    with terminal.status("") as status:
-        facts = asyncio.run(gather(target, timeout, lambda what: status.update(f"trying: {what}")))
-    findings = judge(facts, objectives)
+    findings = judge(facts, objectives_of(outputs, ttft, rate))
     failed = any(finding.verdict == "failed" for finding in findings)
     seconds = time.monotonic() - began
     if as_json:
@@ -65,19 +63,6 @@ def command(stack: str, as_json: bool, ttft: float | None, rate: float | None, t
     else:
         show(findings, failed, seconds, stack)
     sys.exit(1 if failed else 0)
-
-
-def target_of(stack: str, outputs: Mapping[str, Any]) -> Target:
-    """What to try, from the stack's outputs; raises OperationFailed where that is impossible."""
-    if "gateway" not in outputs:
-        raise OperationFailed(f"stack {stack} is not up: run `diphase up --stack {stack}`")
-    path = Path(outputs["gateway"]["apiKeyFile"])
-    try:
-        key = path.read_text().strip()
-    except OSError as error:
-        raise OperationFailed(f"the API key in {path} cannot be read ({error.strerror}): run `diphase up`") from None
-    roles = [(role["name"], role["url"].rstrip("/")) for role in outputs["roles"]]
-    return Target(stack, outputs["gateway"]["url"].rstrip("/"), key, roles)
 
 
 def objectives_of(outputs: Mapping[str, Any], ttft: float | None, rate: float | None) -> Objectives:

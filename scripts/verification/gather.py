@@ -27,12 +27,13 @@ OPEN_LEASES = "diphase_kv_leases_open"
 
 
 class Target(NamedTuple):
-    """What is tried. `roles` are (name, URL)."""
+    """What is tried. `roles` are (name, URL); `tls` trusts the gateway's certificate, where the public CAs don't."""
 
     stack: str
     gateway: str
     key: str
     roles: Sequence[tuple[str, str]]
+    tls: ssl.SSLContext | None = None
 
     @property
     def workers(self) -> dict[str, str]:
@@ -60,12 +61,12 @@ class _Workers(msgspec.Struct):
 
 async def gather(target: Target, timeout: float, progress: Callable[[str], None] = lambda _what: None) -> Facts:
     """Everything the judges need; `timeout` bounds each answer, in seconds. What fails is a fact, not an exception."""
-    client = HttpClient()
+    client = HttpClient(tls=target.tls)
     try:
         facts = Facts(target.stack, target.gateway)
         progress("roles")
         facts.roles = await asyncio.gather(*(_role(client, name, url) for name, url in target.roles))
-        facts.certificate = await asyncio.to_thread(_certificate, target.gateway)
+        facts.certificate = await asyncio.to_thread(_certificate, target.gateway, target.tls)
         facts.before = await _counters(client, target.workers)
         asker = Asker(client, target.gateway, target.key, timeout)
         model = await _models(client, target, facts)
@@ -108,13 +109,13 @@ async def _probe(client: HttpClient, url: str) -> Probe:
     return Probe(status, "" if status == 200 else body[:300].decode(errors="replace"))
 
 
-def _certificate(gateway: str) -> Certificate | None:
+def _certificate(gateway: str, tls: ssl.SSLContext | None) -> Certificate | None:
     parts = urlsplit(gateway)
     if parts.scheme != "https":
         return None
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 443), PROBE_SECONDS) as raw:
-            context = ssl.create_default_context()
+            context = tls or ssl.create_default_context()
             with context.wrap_socket(raw, server_hostname=parts.hostname) as secured:
                 peer = secured.getpeercert() or {}
     except OSError as error:  # also ssl.SSLError

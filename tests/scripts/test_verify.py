@@ -4,10 +4,7 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from scripts import verify
-from scripts.faults import OperationFailed
 from scripts.verification.facts import Facts, Objectives
 from scripts.verification.finding import Finding
 
@@ -20,19 +17,6 @@ FINDINGS = [
 def outputs(key, **more):
     gateway = {"url": "http://127.0.0.1:1/", "apiKeyFile": str(key)}
     return {"gateway": gateway, "roles": [{"name": "kv-0", "url": "http://127.0.0.1:2/", "log": "x"}], **more}
-
-
-def test_the_target_is_what_the_stack_exports(tmp_path):
-    (tmp_path / "key").write_text("sk-1\n")
-    target = verify.target_of("local", outputs(tmp_path / "key"))
-    assert target == ("local", "http://127.0.0.1:1", "sk-1", [("kv-0", "http://127.0.0.1:2")])
-    assert target.workers == {}
-
-
-@pytest.mark.parametrize("exported", [{}, None])
-def test_what_cannot_be_tried_is_said(tmp_path, exported):
-    with pytest.raises(OperationFailed, match="diphase up"):
-        verify.target_of("local", outputs(tmp_path / "none") if exported is None else exported)
 
 
 def test_objectives_come_from_options_then_the_stack_then_the_defaults(tmp_path):
