@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from infra.config import NAMESPACE, StackConfig
+from infra.config.faults import group_in
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 INTRODUCTION = f"""\
@@ -34,17 +37,29 @@ or a wrong value is refused before anything is made, every fault at once. An edi
 
 
 def markdown() -> str:
-    """The page, a table for each group."""
-    parts = [INTRODUCTION]
+    """The page, a table for each group; one that occurs at several places is told where it occurs first."""
+    parts, places = [INTRODUCTION], dict[type[BaseModel], str]()
     for name, field in StackConfig.model_fields.items():
-        group = field.annotation
-        if isinstance(group, type) and issubclass(group, BaseModel):
-            parts.append(f"## {name}\n\n{group.__doc__}\n\n{_table(group)}")
+        group = group_in(field.annotation)
+        if group:
+            parts += _sections(name, group, places)
         else:
-            parts.append(
-                f"## {name}\n\n{(field.description or '').capitalize()}: {_type(_schema(StackConfig, name))}.\n"
-            )
+            found = StackConfig.model_json_schema(by_alias=True)["properties"][name]
+            parts.append(f"## {name}\n\n{(field.description or '').capitalize()}: {_type(found)}.\n")
     return "\n".join(parts)
+
+
+def _sections(path: str, group: type[BaseModel], places: dict[type[BaseModel], str]) -> Iterator[str]:
+    """A group's own section, then those of the groups inside it that have none yet."""
+    new = {}
+    for name, field in group.model_fields.items():
+        inner = group_in(field.annotation)
+        if inner and inner not in places:
+            new[inner] = places[inner] = f"{path}.{field.alias or name}"
+    level = "###" if "." in path else "##"
+    yield f"{level} {path}\n\n{inspect.getdoc(group)}\n\n{_table(group, places)}"
+    for inner, place in new.items():
+        yield from _sections(place, inner, places)
 
 
 def schema() -> str:
@@ -62,31 +77,41 @@ def schema() -> str:
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def _table(group: type[BaseModel]) -> str:
+def _table(group: type[BaseModel], places: dict[type[BaseModel], str]) -> str:
     lines = ["| Key | Value | Default | |", "|---|---|---|---|"]
+    found = group.model_json_schema(by_alias=True)["properties"]
     for name, field in group.model_fields.items():
         key = field.alias or name
-        lines.append(f"| `{key}` | {_type(_schema(group, key))} | {_default(field)} | {field.description or ''} |")
+        inner = group_in(field.annotation)
+        if inner:
+            kind = "list of groups" if get_origin(field.annotation) is list else "group"
+            value = f"{kind}: [{places[inner]}](#{places[inner].replace('.', '').lower()})"
+        else:
+            value = _type(found[key])
+        lines.append(f"| `{key}` | {value} | {_default(field)} | {field.description or ''} |")
     return "\n".join(lines) + "\n"
 
 
-def _schema(group: type[BaseModel], key: str) -> dict[str, Any]:
-    found: dict[str, Any] = group.model_json_schema(by_alias=True)["properties"][key]
-    return next((option for option in found.get("anyOf", []) if option["type"] != "null"), found)
-
-
 def _type(found: dict[str, Any]) -> str:
+    found = next((option for option in found.get("anyOf", []) if option["type"] != "null"), found)
     if "enum" in found or "const" in found:
         return " or ".join(f"`{value}`" for value in found.get("enum", [found.get("const")]))
+    if found["type"] == "array":
+        return f"list of {_type(found['items'])}"
+    if found["type"] == "object":
+        return f"mapping of {_type(found['additionalProperties'])}"
     words = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
-    bounds = [f"{sign} {found[key]:g}" for key, sign in words.items() if key in found]
+    bounds = [f"{sign} {found[key]:.10g}" for key, sign in words.items() if key in found]
     return " ".join([found["type"], ", ".join(bounds)]).strip()
 
 
 def _default(field: FieldInfo) -> str:
-    if field.default is None:
+    default = field.default
+    if default is None or default == [] or default == {} or isinstance(default, BaseModel):
         return ""
-    return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
+    if isinstance(default, bool):
+        return f"`{default}`".lower()
+    return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
 
 
 def main() -> None:

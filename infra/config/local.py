@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
-from infra.config.group import Group
+from infra.config.group import Group, LogLevel
 
 # local.basePort leaves room for the ports of every role above it; infra.local.roles lays them out.
 PORT_SPAN = 60
@@ -20,4 +18,4 @@ class Local(Group):
         30.0, ge=0, le=3600, description="how long a role that is told to stop may finish requests"
     )
     ready_seconds: float = Field(300.0, gt=0, description="how long `up` waits until the roles are ready")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what the roles log")
+    log_level: LogLevel = Field("info", description="what the roles log")

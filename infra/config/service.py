@@ -52,7 +52,9 @@ class Kv(Group):
 
     ttl_seconds: float = Field(300.0, gt=0, description="upper bound of a lease's life, renewals included")
     lease_seconds: float = Field(30.0, gt=0, description="a lease's life unless renewed")
-    transport: Literal["shm", "tcp"] = Field("shm", description="shared memory (one host) or TCP")
+    transport: Literal["shm", "tcp"] | None = Field(
+        None, description="shared memory or TCP; shared memory on one machine and TCP between pods when absent"
+    )
     pool_mib: int = Field(1024, ge=1, description="size of each worker's KV pool, MiB")
     block_size: int = Field(64, ge=1, description="tokens in a KV block")
 
@@ -73,8 +75,9 @@ class Scheduler(Group):
 class Gateway(Group):
     """The OpenAI front."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
-    port: Port | None = Field(None, description="port to listen on; local.basePort when absent")
+    replicas: int = Field(1, ge=1, le=100, description="gateways; the local target runs one")
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on, of the local target")
+    port: Port | None = Field(None, description="port to listen on, of the local target; local.basePort when absent")
     request_timeout_seconds: float = Field(300.0, gt=0, description="a request's deadline, queueing included")
     max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="largest body of a request; larger get 413")
     max_inflight: int = Field(1024, ge=1, description="requests at once; more get 429")

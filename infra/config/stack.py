@@ -6,16 +6,17 @@ Everything wrong is said at once, before any resource is made: each key, what is
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import pulumi
 from pulumi.runtime.config import CONFIG
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
+from infra.config import rules
 from infra.config.faults import ConfigError, sentence
 from infra.config.group import NAMESPACE, Group
+from infra.config.kubernetes import Images, Kubernetes
 from infra.config.local import Local
 from infra.config.service import Decode, Engine, Gateway, Kv, Model, Objectives, Prefill, Scheduler
 
@@ -23,7 +24,7 @@ from infra.config.service import Decode, Engine, Gateway, Kv, Model, Objectives,
 class StackConfig(Group):
     """Everything that a stack's file may set, under `diphase:`."""
 
-    target: Literal["local"] = Field(description="where the roles run")
+    target: Literal["local", "kubernetes"] = Field(description="where the roles run")
     model: Model = Model()
     engine: Engine = Engine()
     prefill: Prefill = Prefill()
@@ -33,20 +34,8 @@ class StackConfig(Group):
     gateway: Gateway = Gateway()
     objectives: Objectives = Objectives()
     local: Local = Local()
-
-    @model_validator(mode="after")
-    def _step_holds_batch(self) -> StackConfig:
-        if self.prefill.max_batch_tokens <= self.engine.max_running:
-            raise ValueError(
-                f"prefill.maxBatchTokens ({self.prefill.max_batch_tokens}) must exceed engine.maxRunning "
-                f"({self.engine.max_running}): a step computes at least one token of every running sequence"
-            )
-        return self
-
-    @property
-    def threads(self) -> int:
-        """Threads of one worker."""
-        return self.engine.threads or max(1, (os.cpu_count() or 1) // 2)
+    images: Images = Images()
+    kubernetes: Kubernetes = Kubernetes()
 
     @classmethod
     def load(cls) -> StackConfig:
@@ -58,12 +47,16 @@ class StackConfig(Group):
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> StackConfig:
         """The configuration in a mapping of groups; raises ConfigError with every fault."""
-        if values.get("target") in ("kubernetes", "aws"):
-            raise ConfigError([f"{NAMESPACE}:target: {values['target']} is not in this version; set it to local"])
+        if values.get("target") == "aws":
+            raise ConfigError([f"{NAMESPACE}:target: aws is not in this version; set it to local or kubernetes"])
         try:
-            return cls.model_validate(dict(values))
+            config = cls.model_validate(dict(values))
         except ValidationError as error:
             raise ConfigError([sentence(cls, dict(fault)) for fault in error.errors()]) from None
+        broken = [f"{NAMESPACE}:{fault}" for fault in rules.faults(config)]
+        if broken:
+            raise ConfigError(broken)
+        return config
 
 
 def _value(config: pulumi.Config, name: str) -> Any:

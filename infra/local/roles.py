@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +70,11 @@ class Layout:
             scheduler_urls=self.scheduler_urls,
             kv_url=f"http://{LOOPBACK}:{self.port(KV, 0)}",
             dtype=config.model.dtype,
-            threads=config.threads,
+            threads=config.engine.threads or max(1, (os.cpu_count() or 1) // 2),
             native_folder=self.paths.native,
             worker_max_running=config.engine.max_running,
             worker_max_waiting=config.engine.max_waiting,
-            kv_transport=config.kv.transport,
+            kv_transport=config.kv.transport or "shm",
             kv_socket=self.paths.socket(instance),
             kv_block_size=config.kv.block_size,
             kv_pool_mib=config.kv.pool_mib,

@@ -1,0 +1,49 @@
+"""Rules between groups of a configuration, and what each target asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from infra.config.pods import mib
+
+if TYPE_CHECKING:
+    from infra.config.stack import StackConfig
+
+
+def faults(config: StackConfig) -> Iterator[str]:
+    """A sentence for each rule that is broken, beginning with the key."""
+    if config.prefill.max_batch_tokens <= config.engine.max_running:
+        yield (
+            f"prefill.maxBatchTokens ({config.prefill.max_batch_tokens}) must exceed engine.maxRunning "
+            f"({config.engine.max_running}): a step computes at least one token of every running sequence"
+        )
+    yield from (_kubernetes if config.target == "kubernetes" else _local)(config)
+
+
+def _local(config: StackConfig) -> Iterator[str]:
+    if config.gateway.replicas > 1:
+        yield f"gateway.replicas is {config.gateway.replicas}; the local target runs one gateway"
+
+
+def _kubernetes(config: StackConfig) -> Iterator[str]:
+    kubernetes = config.kubernetes
+    if kubernetes.context is None:
+        yield "kubernetes.context is missing; `kubectl config get-contexts` lists those of the kubeconfig"
+    for role, reference in config.images.digests:
+        if reference is None:
+            yield f"images.digests.{role} is missing; `diphase images push` builds the images and says their digests"
+    for key, value in (("name", config.model.name), ("revision", config.model.revision)):
+        if value is None:
+            yield f"model.{key} is missing; the kubernetes target cannot look into the volume that holds the model"
+    volume = kubernetes.model_volume
+    if not (volume.claim or volume.host_path or volume.fetch):
+        yield "kubernetes.modelVolume needs claim, hostPath or fetch: where pods find the model"
+    if config.kv.transport == "shm":
+        yield "kv.transport is shm; pods share no memory, so leave it out or set it to tcp"
+    for phase, pod in (("prefill", kubernetes.prefill), ("decode", kubernetes.decode)):
+        if mib(pod.memory) <= config.kv.pool_mib + pod.shared_memory_mib:
+            yield (
+                f"kubernetes.{phase}.memory ({pod.memory}) must hold kv.poolMib ({config.kv.pool_mib}), "
+                f"sharedMemoryMib ({pod.shared_memory_mib}) and the model"
+            )
