@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 # A Unix socket's address holds 108 bytes, the closing zero included (unix(7)).
 SOCKET_PATH_BYTES = 107
+# The folder whose code runs: the project's own, or a release's in it.
+CODE = Path(__file__).resolve().parent.parent
 
 
 class PathError(Exception):

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,15 +25,18 @@ from scripts.faults import OperationFailed, locked, sentence, sentences
 from scripts.progress import Progress
 
 PROJECT = "diphase"
+STATE_URL = "file://./.diphase/state"
+CALL_SECONDS = 120.0  # of a call that only reads or writes a fact about the stack
 
 
 class Engine:
     """A stack of the project around the current folder; methods raise OperationFailed.
 
-    `program` declares the stack's resources; it is given the folder with Pulumi.yaml.
+    `program` declares the stack's resources; it is given the folder with Pulumi.yaml. `config_file` is read instead of
+    the stack's own.
     """
 
-    def __init__(self, stack: str, program: Callable[[Path], None] = main) -> None:
+    def __init__(self, stack: str, program: Callable[[Path], None] = main, *, config_file: Path | None = None) -> None:
         try:
             self.project = project_dir(os.environ, Path.cwd())
         except PathError as error:
@@ -41,7 +45,8 @@ class Engine:
         self.target = targets.of(stack, self.project, self.cache)
         self.name = stack
         self._program = program
-        self.config_file = self.project / "stacks" / f"Pulumi.{stack}.yaml"
+        self.config_file = config_file or self.project / "stacks" / f"Pulumi.{stack}.yaml"
+        self._read_instead = {"config_file": str(config_file)} if config_file else {}
         self._cli = _cli()
         self._environ = {
             "PULUMI_HOME": str(self.cache / "pulumi-home"),
@@ -66,16 +71,46 @@ class Engine:
 
     def exists(self) -> bool:
         """Whether the stack has state."""
-        return (self.project / f".diphase/state/.pulumi/stacks/{PROJECT}/{self.name}.json").exists()
+        if self._in_checkout():
+            return (self.project / f".diphase/state/.pulumi/stacks/{PROJECT}/{self.name}.json").exists()
+        with self._faults(None):
+            done = self._cli.run(["stack", "ls", "--json", "--project", PROJECT], str(self.project), self._environ)
+        return any(stack["name"].rpartition("/")[2] == self.name for stack in json.loads(done.stdout))
 
-    def run(self, operation: str, title: str, **options: Any) -> dict[str, int]:
-        """Run `up`, `preview`, `refresh` or `destroy`; gives the number of resources for each kind of change."""
+    def run(self, operation: str, title: str, *, begun: Callable[[], None] = lambda: None, **options: Any) -> Progress:
+        """Run `up`, `preview`, `refresh` or `destroy`; gives what it did, or is to do.
+
+        `begun` is called beside it, once the operation holds the stack.
+        """
+        if operation in ("up", "preview"):
+            options |= self._read_instead
         stack = self._stack
         method: Callable[..., Any] = getattr(stack, operation)
-        progress = Progress(title, planned=operation == "preview")
+        progress = Progress(title, planned=operation == "preview", begun=begun)
         with progress, self._deferred_interrupt(progress), self._faults(progress):
             method(on_event=progress.on_event, **options)
-        return progress.changes
+        return progress
+
+    def pulumi(self, *arguments: str, text: str = "") -> str:
+        """What `pulumi ARGUMENTS --stack NAME` prints; `text` is its standard input. The stack must exist."""
+        root = Path(sys.prefix) / pulumi_cli.ROOT
+        command = [str(root / "bin" / "pulumi"), "--non-interactive", *arguments, "--stack", self.name]
+        environ = {**os.environ, **self._environ}
+        try:
+            done = subprocess.run(
+                command, cwd=self.project, env=environ, input=text, capture_output=True, text=True, timeout=CALL_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise OperationFailed(f"`pulumi {arguments[0]}` has not ended within {CALL_SECONDS:.0f} s") from None
+        if done.returncode != 0:
+            raise OperationFailed(sentence(done.stderr or done.stdout))
+        return done.stdout
+
+    def _in_checkout(self) -> bool:
+        """Whether the state is in the checkout's own folder, where looking costs nothing."""
+        if os.environ.get("PULUMI_BACKEND_URL"):
+            return False
+        return STATE_URL in (self.project / "Pulumi.yaml").read_text()
 
     def outputs(self, *, secrets: bool = False) -> dict[str, Any]:
         """What the stack exports; empty where it is not up. Secrets are hidden unless they are asked for."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
+from typing import NamedTuple
 
 from pulumi.automation import EngineEvent, OpType
 from rich.console import Console
@@ -19,13 +22,26 @@ SHOWN = {
 COLOURS = {"+": "green", "~": "yellow", "-": "red"}
 
 
-class Progress:
-    """Collects an operation's events; on a terminal what is under way is shown live, elsewhere there are only lines."""
+class Step(NamedTuple):
+    """What is done, or is to be done, with one resource."""
 
-    def __init__(self, title: str, *, planned: bool = False) -> None:
+    op: str
+    urn: str
+    type: str
+
+
+class Progress:
+    """Collects an operation's events; on a terminal what is under way is shown live, elsewhere there are only lines.
+
+    `begun` is called in a thread of its own at the first event: then the operation holds the stack.
+    """
+
+    def __init__(self, title: str, *, planned: bool = False, begun: Callable[[], None] = lambda: None) -> None:
         self._planned = planned
         self.errors: list[str] = []
         self.changes: dict[str, int] = {}
+        self.steps: list[Step] = []
+        self._beginning = threading.Thread(target=begun)
         self._title = title
         self._console = Console(stderr=True, highlight=False)
         self._status = self._console.status(title) if self._console.is_terminal else None
@@ -42,6 +58,8 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        if self._beginning.ident is not None:
+            self._beginning.join()
         if self._status:
             self._status.stop()
         if kind is None:
@@ -53,10 +71,14 @@ class Progress:
 
     def on_event(self, event: EngineEvent) -> None:
         """Take an event of the engine."""
+        if self._beginning.ident is None:
+            self._beginning.start()
         if event.diagnostic_event and event.diagnostic_event.severity == "error":
             self.errors.append(event.diagnostic_event.message)
         elif event.resource_pre_event:
             metadata = event.resource_pre_event.metadata
+            if metadata.op != OpType.SAME:
+                self.steps.append(Step(OpType(metadata.op).value, metadata.urn, metadata.type))
             if metadata.op in SHOWN and not metadata.type.startswith("pulumi:"):
                 self._running[_name(metadata.urn)] = time.monotonic()
         elif event.res_outputs_event:

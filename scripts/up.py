@@ -8,17 +8,28 @@ import click
 
 from scripts.engine import Engine
 from scripts.faults import OperationFailed
-from scripts.options import stack_option
+from scripts.options import config_option, stack_option
+from scripts.releases.history import mark
+from scripts.releases.record import compose, parse
+from scripts.releases.source import describe, warning
 
 
 @click.command("up")
 @stack_option
-def command(stack: str) -> None:
+@config_option
+@click.option("--message", "-m", default="", help="What this update is for; the commit's title when absent.")
+def command(stack: str, config_file: Path | None, message: str) -> None:
     """Stand the stack up, or change it to what its configuration says now."""
-    engine = Engine(stack)
+    engine = Engine(stack, config_file=config_file)
+    _, record = parse(message)
+    if record is None:
+        title, record = describe(engine.config_file, message)
+        message = compose(title, record)
+        if warned := warning(record):
+            click.echo(f"warning: {warned}", err=True)
     # What this machine lost since (a restart, say) is found by looking first.
     try:
-        engine.run("up", f"stack {stack}: up", refresh=True)
+        engine.run("up", f"stack {stack}: up", begun=mark(engine, record), refresh=True, message=message)
     except OperationFailed as failed:
         raise OperationFailed("\n".join(filter(None, [failed.message, engine.target.explain()]))) from None
     outputs = engine.outputs(secrets=True)

@@ -125,7 +125,7 @@ class Remote:
 
 def _operate(project: Path, roles: Roles, stack: str, operation: str, options: dict[str, object]) -> dict[str, int]:
     os.environ["DIPHASE_PROJECT"] = str(project)
-    return Engine(stack, roles).run(operation, operation, **options)
+    return Engine(stack, roles).run(operation, operation, **options).changes
 
 
 def eventually(holds: Callable[[], object], seconds: float = 20.0) -> None:

@@ -150,7 +150,7 @@ from tests.infra.project import Roles
 from scripts import cli, up
 from scripts.engine import Engine
 roles = Roles(["back", "front"], {"back": {"READY_AFTER": "60"}}, ready_seconds=30.0)
-up.Engine = lambda stack: Engine(stack, roles)
+up.Engine = lambda stack, config_file: Engine(stack, roles)
 sys.argv = ["diphase", "up", "--stack", "test"]
 cli.main()
 """
