@@ -3,10 +3,10 @@ STACK ?= local
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check bench set-up
+.PHONY: help up down test test-kubernetes check bench set-up
 
 help: ## what can be done here
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 set-up: ## install what is needed: uv, the Python environment, the Pulumi CLI
 	@$(PYTHON) -m scripts.bootstrap
@@ -24,6 +24,9 @@ check: set-up ## format, lint and types; fast
 
 test: check ## everything, with the real Pulumi CLI and the real model
 	$(BIN)/python -m pytest -p tests.skips
+
+test-kubernetes: set-up ## what runs on a real cluster, as root; the first time builds one
+	$(BIN)/python -m pytest -p tests.skips tests/kubernetes
 
 bench: set-up ## figures, beside transformers
 	$(BIN)/python -m tests.bench

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from scripts import go_module
 from scripts.steps import SetUpError, Step, run, say
 
 MODULE = Path(__file__).resolve().parent / "pulumi_cli"
@@ -24,10 +25,7 @@ COMPANIONS = ("python/dist/pulumi-resource-pulumi-python", "python/cmd/pulumi-la
 
 def pinned() -> str:
     """The version that go.mod pins, such as 3.274.1."""
-    found = re.search(r"github\.com/pulumi/pulumi/pkg/v3 v(\S+)", (MODULE / "go.mod").read_text())
-    if found is None:
-        raise SetUpError(f"{MODULE / 'go.mod'} does not pin github.com/pulumi/pulumi/pkg/v3")
-    return found.group(1)
+    return go_module.pinned(MODULE, "github.com/pulumi/pulumi/pkg/v3")
 
 
 def version_of(program: Path) -> tuple[int, ...] | None:
@@ -109,43 +107,25 @@ def from_module(home: Path, cache: Path) -> Path:
             f"Install the Pulumi CLI {_dotted(MINIMUM)} or newer (https://www.pulumi.com/docs/install/) or Go 1.26 or "
             "newer (https://go.dev/doc/install), then run again"
         )
-    environ = go_environ(cache)
     version = pinned()
-    counts = {"compiled": 0, "fetched": 0}
-
-    def count(line: str) -> None:
-        counts["fetched" if line.startswith("go: downloading") else "compiled"] += 1
-
-    def note() -> str:
-        return f"({counts['fetched']} modules fetched, {counts['compiled']} of about 2,000 packages compiled)"
-
-    with Step(f"Pulumi CLI {version} from its Go module (three to eight minutes, once; cached in {cache})", note):
-        partial = home.with_name(f"{home.name}.{os.getpid()}")
-        (partial / "bin").mkdir(parents=True)
+    partial = home.with_name(f"{home.name}.{os.getpid()}")
+    (partial / "bin").mkdir(parents=True)
+    go_module.build(
+        f"Pulumi CLI {version} from its Go module (three to eight minutes, once)",
+        MODULE,
+        ["github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"],
+        partial / "bin" / "pulumi",
+        cache,
         # Without the version stamp the Automation API refuses the CLI.
-        stamp = f"-s -w -X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{version}"
-        build = ["go", "build", "-v", "-trimpath", "-ldflags", stamp, "-o", str(partial / "bin" / "pulumi")]
-        run([*build, "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"], environ, cwd=str(MODULE), on_line=count)
-        sdk = _output(["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pulumi/pulumi/sdk/v3"], environ)
-        for companion in COMPANIONS:
-            shutil.copyfile(Path(sdk) / companion, partial / "bin" / Path(companion).name)
-            (partial / "bin" / Path(companion).name).chmod(0o755)
-        partial.rename(home)
+        stamps=f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=v{version}",
+        total=2000,
+    )
+    sdk = go_module.folder(MODULE, "github.com/pulumi/pulumi/sdk/v3", cache)
+    for companion in COMPANIONS:
+        shutil.copyfile(sdk / companion, partial / "bin" / Path(companion).name)
+        (partial / "bin" / Path(companion).name).chmod(0o755)
+    partial.rename(home)
     return home / "bin"
-
-
-def go_environ(cache: Path) -> dict[str, str]:
-    """Go's environment: its caches in ours unless the user has set them; no C compiler is needed."""
-    environ = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
-    environ.setdefault("GOMODCACHE", str(cache / "go" / "mod"))
-    environ.setdefault("GOCACHE", str(cache / "go" / "build"))
-    return environ
-
-
-def _output(command: list[str], environ: dict[str, str]) -> str:
-    lines: list[str] = []
-    run(command, environ, cwd=str(MODULE), on_line=lines.append)
-    return lines[-1]
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.paths import cache_dir
-from scripts import bootstrap, pulumi_cli, steps
+from scripts import bootstrap, go_module, pulumi_cli, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(sys.prefix)
@@ -42,7 +42,8 @@ def test_an_old_python_is_named_with_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "name", ["scripts/bootstrap.py", "scripts/steps.py", "scripts/pulumi_cli.py", "infra/paths.py"]
+    "name",
+    ["scripts/bootstrap.py", "scripts/steps.py", "scripts/pulumi_cli.py", "scripts/go_module.py", "infra/paths.py"],
 )
 def test_an_old_python_can_read_what_refuses_it(name: str) -> None:
     compile((ROOT / name).read_text(), name, "exec", dont_inherit=True, _feature_version=8)
@@ -113,9 +114,9 @@ def test_go_keeps_the_caches_that_the_user_chose(monkeypatch: pytest.MonkeyPatch
     for name in ("GOMODCACHE", "GOCACHE"):
         monkeypatch.delenv(name, raising=False)
     cache = cache_dir(os.environ)
-    assert pulumi_cli.go_environ(cache)["GOCACHE"] == str(cache / "go" / "build")
+    assert go_module.environ(cache)["GOCACHE"] == str(cache / "go" / "build")
     monkeypatch.setenv("GOCACHE", "/elsewhere")
-    assert pulumi_cli.go_environ(cache)["GOCACHE"] == "/elsewhere"
+    assert go_module.environ(cache)["GOCACHE"] == "/elsewhere"
 
 
 def test_the_pinned_module_is_whole() -> None:
@@ -123,7 +124,7 @@ def test_the_pinned_module_is_whole() -> None:
     if shutil.which("go") is None:
         pytest.skip("needs go, which only a machine without a released CLI has")
     command = ["go", "list", "-m", "-f", "{{.Version}}", "github.com/pulumi/pulumi/pkg/v3"]
-    environ = pulumi_cli.go_environ(cache_dir(os.environ))
+    environ = go_module.environ(cache_dir(os.environ))
     done = subprocess.run(
         command, cwd=pulumi_cli.MODULE, env=environ, capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,0 +1,167 @@
+"""A real Kubernetes cluster of one node for tests: starts it, talks to it, and says what was wrong in it."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.toolchain.kubernetes import daemons, debian, pki
+from tests.toolchain.kubernetes.addresses import SLOTS, Addresses
+from tests.toolchain.kubernetes.node import Node, NodeError, Slot, take_slot, until
+from tests.toolchain.kubernetes.programs import Toolchain, prepare
+
+API_SECONDS = 90.0
+READY_SECONDS = 60.0
+DNS_MANIFEST = Path(__file__).with_name("dns.yaml")
+HEALTH_PORT = 20244
+
+
+class Cluster:
+    """A cluster that runs. `address` is the node's: the host reaches NodePorts there, and ClusterIPs and pods too."""
+
+    def __init__(self, node: Node, toolchain: Toolchain) -> None:
+        self.node = node
+        self.toolchain = toolchain
+        self.addresses: Addresses = node.addresses
+        self.address = node.addresses.node
+        self.kubeconfig = node.state / "pki" / "admin.kubeconfig"
+        self.context = node.addresses.name
+        # Plain HTTP; images are pushed to and pulled from HOST:PORT/NAME.
+        self.registry = node.addresses.registry
+
+    @classmethod
+    @contextmanager
+    def running(cls, cache: Path, *, dns: bool = True, policies: bool = True) -> Iterator[Cluster]:
+        """A cluster for as long as the block runs; if this process is killed, the cluster ends as well.
+
+        `dns` answers names of Services; `policies` enforces NetworkPolicies. Raises debian.Unavailable where the
+        machine can't run one, SetUpError where it can't be built, and NodeError where it does not start.
+        """
+        toolchain = make_ready(cache)
+        with ExitStack() as stack:
+            # Slot 0 is for one that was started by hand.
+            node = create(take_slot(cache, SLOTS[1:]), toolchain)
+            stack.callback(node.stop)
+            cluster = cls(node, toolchain)
+            cluster.start(dns=dns, policies=policies)
+            yield cluster
+
+    def start(self, *, dns: bool, policies: bool) -> None:
+        """Start the programs, each when what it needs answers; raises NodeError."""
+        self.node.start(*daemons.FIRST)
+        until(self._containerd_answers, READY_SECONDS, "containerd", self._ended)
+        for name in ("pause", *(["dns"] if dns else [])):
+            self.load_image(self.toolchain.image(name))
+        with self._api() as api:
+            # The controller manager ends where it finds no roles, which the API server makes at its first start.
+            until(lambda: _answers(api, "/readyz"), API_SECONDS, "the API server", self._ended)
+            self.node.start(*daemons.THEN)
+            until(lambda: _node_ready(api, self.context), READY_SECONDS, "the node to be Ready", self._ended)
+            # Without it no pod is admitted.
+            account = "/api/v1/namespaces/default/serviceaccounts/default"
+            until(lambda: _answers(api, account), READY_SECONDS, "the default service account", self._ended)
+        if policies:
+            # It ends where it finds no node.
+            self.node.start(daemons.POLICIES)
+            with httpx.Client(base_url=f"http://{self.address}:{HEALTH_PORT}", trust_env=False) as router:
+                until(lambda: _answers(router, "/healthz"), READY_SECONDS, "kube-router", self._ended)
+        if dns:
+            self.kubectl("apply", "-f", "-", stdin=DNS_MANIFEST.read_text().replace("@ADDRESS@", self.addresses.dns))
+            self.kubectl("-n", "kube-system", "rollout", "status", "deployment/dns", "--timeout=90s", timeout=100)
+
+    def kubectl(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> str:
+        """Call the real kubectl and give what it printed; raises NodeError with what it said where it fails."""
+        done = subprocess.run(
+            [self.toolchain.kubectl, *arguments],
+            input=stdin,
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(self.node.state / "discovery")},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise NodeError(f"`kubectl {' '.join(arguments)}` ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def load_image(self, archive: Path) -> list[str]:
+        """Put the images of an archive (`docker save`, or OCI) into the node; gives their references."""
+        # By standard input, because the node has a /run and a /var/lib of its own.
+        with archive.open("rb") as file:
+            said = self.node.run(*daemons.CTR, "images", "import", "-", stdin=file, timeout=600)
+        return [line.split()[1] for line in said.splitlines() if line.startswith("unpacking ")]
+
+    def diagnosis(self) -> str:
+        """What a person would look at first after a failure: pods, events, and the end of each program's log."""
+        parts = [
+            ("pods", self._ask("get", "pods", "-A", "-o", "wide")),
+            ("events", self._ask("get", "events", "-A", "--sort-by=.lastTimestamp")),
+            *((f"{path.stem}.log", self.node.log_tail(path.stem)) for path in sorted(self.node.state.glob("log/*"))),
+        ]
+        return "\n\n".join(f"--- {title}\n{text.rstrip()}" for title, text in parts)
+
+    def _ask(self, *arguments: str) -> str:
+        try:
+            return "\n".join(self.kubectl(*arguments, "--request-timeout=5s").splitlines()[-40:])
+        except (NodeError, subprocess.TimeoutExpired) as error:
+            return str(error)
+
+    def _containerd_answers(self) -> bool:
+        try:
+            self.node.run(*daemons.CTR, "version", timeout=5)
+        except (NodeError, subprocess.TimeoutExpired):
+            return False
+        return True
+
+    def _ended(self) -> str | None:
+        """The log of a program that ended again and again, if there is one."""
+        log = (self.node.state / "log" / "init.log").read_text(errors="replace").splitlines()
+        ends = [line.split()[0] for line in log if " ended: " in line]
+        for name in sorted(set(ends)):
+            if ends.count(name) >= 5:
+                return f"{name} ends again and again:\n{self.node.log_tail(name)}"
+        return None
+
+    def _api(self) -> httpx.Client:
+        folder = self.node.state / "pki"
+        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
+        return httpx.Client(base_url=self.addresses.api, verify=context, trust_env=False, timeout=5)
+
+
+def make_ready(cache: Path) -> Toolchain:
+    """Packages and programs that a node needs, installed and built where they are missing."""
+    if os.geteuid() != 0:
+        raise debian.Unavailable("needs root: a node is made of namespaces, mounts and cgroups")
+    debian.require(debian.NODE)
+    return prepare(cache)
+
+
+def create(slot: Slot, toolchain: Toolchain, *, detached: bool = False) -> Node:
+    """A node in a slot, furnished and linked to the host, none of its programs started yet."""
+    (slot.state / "pki").mkdir(parents=True)
+    pki.make(slot.state / "pki", slot.addresses)
+    daemons.write_configuration(slot.state, slot.addresses)
+    return Node(slot, daemons.commands(toolchain, slot.addresses), detached=detached)
+
+
+def _answers(client: httpx.Client, path: str) -> bool:
+    try:
+        return client.get(path).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def _node_ready(api: httpx.Client, name: str) -> bool:
+    path = f"/api/v1/nodes/{name}"
+    if not _answers(api, path):
+        return False
+    conditions: Iterable[dict[str, Any]] = api.get(path).json()["status"].get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
