@@ -10,15 +10,16 @@ the time given ran out. A status of 400 or more is an answer, not an exception; 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from services.common import errors
 from services.common.errors import DeadlineExceeded, UpstreamFailed
 from services.common.http_connection import Connection, SilenceWatch
+from services.common.tls import INTERNAL_NAME, Certificates
 
 Headers = Iterable[tuple[str, str]]
 MAX_BODY = 64 * 1024 * 1024  # bytes of an answer that is read whole
@@ -74,9 +75,13 @@ class StreamReply:
 
 
 class HttpClient:
-    """Connections to any number of peers. Not thread-safe; lives on one event loop."""
+    """Connections to any number of peers. Not thread-safe; lives on one event loop.
 
-    def __init__(self, *, connect_timeout: float = 2.0, max_idle: int = 64, tls: ssl.SSLContext | None = None) -> None:
+    With `tls`, what https leads to is another role: it must show a certificate of our CA, and is shown ours. Without,
+    it is a server of the world's, verified by its name.
+    """
+
+    def __init__(self, *, connect_timeout: float = 2.0, max_idle: int = 64, tls: Certificates | None = None) -> None:
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
         self._tls = tls
@@ -174,14 +179,20 @@ class HttpClient:
         parts = urlsplit(peer)
         loop = asyncio.get_running_loop()
         limit = min(self._connect_timeout, max(0.0, deadline - loop.time()))
-        secure = parts.scheme == "https"
+        secure: dict[str, Any] = {}
+        generation = 0
+        if parts.scheme == "https":
+            secure["ssl"] = True
+            if self._tls is not None:
+                secure = {"ssl": self._tls.client(), "server_hostname": INTERNAL_NAME}
+                generation = self._tls.generation
         try:
             async with asyncio.timeout(limit):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(peer, loop),
+                    lambda: Connection(peer, loop, generation),
                     parts.hostname or "",
                     parts.port or (443 if secure else 80),
-                    ssl=(self._tls or ssl.create_default_context()) if secure else None,
+                    **secure,
                 )
         except TimeoutError:
             if loop.time() >= deadline:
@@ -194,6 +205,8 @@ class HttpClient:
     def _put_back(self, peer: str, connection: Connection) -> None:
         pool = self._idle.setdefault(peer, [])
         whole = connection.complete and connection.keep and not connection.chunks and connection.open
+        if connection.generation and self._tls is not None and connection.generation != self._tls.generation:
+            whole = False  # it was made with certificates that are history
         if not whole or len(pool) >= self._max_idle:
             connection.transport.abort()
             return

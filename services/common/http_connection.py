@@ -17,9 +17,10 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, peer: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, peer: str, loop: asyncio.AbstractEventLoop, generation: int = 0) -> None:
         self.peer = peer
         self.loop = loop
+        self.generation = generation  # of the certificates that it was made with; 0 for none of ours
         self.open = False
         self.used = False
         self.idle_since: float | None = None  # None while an exchange runs

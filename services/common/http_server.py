@@ -117,11 +117,12 @@ _Methods = dict[str, tuple[str, Handler]]  # a method's route and handler
 class App:
     """Routes, and the three paths that every role has: /health, /ready, /metrics.
 
-    `health` and `ready` return None, or what is wrong, which is answered with 503.
+    `health` and `ready` return None, or what is wrong, which is answered with 503. `public` tells that strangers reach
+    the app, so that it keeps its metrics to itself once they have another port.
     """
 
-    def __init__(self, *, health: Check = lambda: None, ready: Check = lambda: None) -> None:
-        self._health, self._ready = health, ready
+    def __init__(self, *, health: Check = lambda: None, ready: Check = lambda: None, public: bool = False) -> None:
+        self._health, self._ready, self._public = health, [ready], public
         self._routes: dict[str, _Methods] = {}
         self._parents: dict[str, _Methods] = {}  # of paths that end in a parameter
         self.draining = False
@@ -134,6 +135,19 @@ class App:
         """Serve `path`; if it ends in /{…}, the rest of the path is the request's only parameter."""
         routes, key = (self._parents, path.rpartition("/")[0]) if path.endswith("}") else (self._routes, path)
         routes.setdefault(key, {})[method] = (path, handler)
+
+    def require(self, check: Check) -> None:
+        """Ready only while `check` finds nothing either."""
+        self._ready.append(check)
+
+    def probes(self) -> App:
+        """An app with nothing but this one's answers to /health, /ready and /metrics, for a port of its own."""
+        app = App()
+        app.route("GET", "/health", self._get_health)
+        app.route("GET", "/ready", self._get_ready)
+        if self._public:
+            del self._routes["/metrics"]
+        return app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -190,7 +204,8 @@ class App:
         return _verdict(self._health())
 
     async def _get_ready(self, _request: Request) -> Response:
-        return _verdict("draining" if self.draining else self._ready())
+        faults = (fault for check in self._ready if (fault := check()) is not None)
+        return _verdict("draining" if self.draining else next(faults, None))
 
     async def _get_metrics(self, _request: Request) -> Response:
         return Response(metrics.exposition(), content_type=metrics.CONTENT_TYPE.encode())

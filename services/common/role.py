@@ -8,15 +8,14 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-import uvicorn
-
 from services.common import logs
-from services.common.http_protocol import BoundedProtocol
+from services.common.http_ports import Server
 from services.common.http_server import App
 from services.common.settings import RoleSettings, SettingsError
+from services.common.tls import Certificates
 
 CUT_SECONDS = 1.0  # how long handlers that were cut at the end of the drain may take to give back what they hold
 S = TypeVar("S", bound=RoleSettings)
@@ -38,34 +37,27 @@ def run(name: str, settings_type: type[S], main: Callable[[S], Coroutine[Any, An
         sys.exit(f"{name}: {error}")
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: a signal starts our drain first."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[None]] | None = None) -> None:
+async def serve(
+    app: App,
+    settings: RoleSettings,
+    drain: Callable[[], Awaitable[None]] | None = None,
+    tls: Certificates | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; then `/ready` fails, `drain` is awaited, running requests end, within
-    `drain_seconds` together. A second signal ends at once.
+    `drain_seconds` together, and last the probes. A second signal ends at once. `tls` is the port's.
     """
     if settings.exit_with_parent:
         _exit_with_parent()
-    config = uvicorn.Config(
+    if tls is not None:
+        app.require(tls.fault)
+    server = Server(
         app,
-        host=settings.host,
-        port=settings.port,
-        http=BoundedProtocol,
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+        settings.host,
+        settings.port,
+        tls=tls,
+        probe_port=settings.probe_port,
+        drain_seconds=settings.drain_seconds,
     )
-    server = _Server(config)
     loop = asyncio.get_running_loop()
     stopping: list[asyncio.Task[None]] = []
 
@@ -77,7 +69,7 @@ async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[
                 async with asyncio.timeout(settings.drain_seconds):
                     await drain()
         left = settings.drain_seconds - (loop.time() - started)
-        config.timeout_graceful_shutdown = max(1, round(left))  # uvicorn takes whole seconds
+        server.config.timeout_graceful_shutdown = max(1, round(left))  # uvicorn takes whole seconds
         server.should_exit = True
 
     def on_signal() -> None:
@@ -89,7 +81,6 @@ async def serve(app: App, settings: RoleSettings, drain: Callable[[], Awaitable[
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    _log.info("serving", url=f"http://{settings.host}:{settings.port}")
     await server.serve()
     cut = set() if server.force_exit else set(server.server_state.tasks)
     if cut:  # their time was over and they are cancelled: what they hold is given back before the role goes on

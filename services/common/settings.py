@@ -7,11 +7,12 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 Phase = Literal["prefill", "decode"]
 Transport = Literal["shm", "tcp"]
@@ -26,7 +27,29 @@ def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
-Urls = Annotated[tuple[str, ...], BeforeValidator(_split), Field(min_length=1)]
+def _base_url(value: str) -> str:
+    parts = urlsplit(value)
+    try:
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(f"{value!r} is no base URL: write http://HOST:PORT or https://HOST:PORT")
+    return value
+
+
+def _found_url(value: str) -> str:
+    found = value.removeprefix(DISCOVERED)
+    _base_url(found)
+    if found != value and (urlsplit(found).port is None or urlsplit(found).path not in ("", "/")):
+        raise ValueError(f"{value!r}: write dns+http://NAME:PORT or dns+https://NAME:PORT, without a path")
+    return value
+
+
+DISCOVERED = "dns+"  # before a URL's scheme: it stands for every address of its name, asked again and again
+NOWHERE = ("0.0.0.0", "::")  # noqa: S104 - a server listens there, a client reaches nobody
+Url = Annotated[str, AfterValidator(_base_url)]
+Urls = Annotated[tuple[Annotated[str, AfterValidator(_found_url)], ...], BeforeValidator(_split), Field(min_length=1)]
 
 
 class RoleSettings(BaseModel):
@@ -40,6 +63,31 @@ class RoleSettings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_seconds: float = Field(30.0, ge=0, description="after SIGTERM, how long running requests may take to end")
     exit_with_parent: bool = Field(False, description="end when the supervising process dies (Linux)")
+    tls_folder: Path | None = Field(
+        None,
+        description="folder with tls.crt, tls.key and ca.crt: roles speak TLS to each other and show certificates of "
+        "the CA; they may be replaced while the role runs",
+    )
+    probe_port: int | None = Field(
+        None, ge=1, le=65535, description="second port, without TLS, with /health, /ready and /metrics alone"
+    )
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong between settings, each with the variable's name."""
+        if self.probe_port == self.port:
+            yield f"PROBE_PORT: {self.port} is also PORT: probes need a port of their own"
+
+    def _without_tls(self, **urls: str) -> Iterator[str]:
+        for name, url in urls.items():
+            if self.tls_folder is not None and urlsplit(url.removeprefix(DISCOVERED)).scheme != "https":
+                yield f"{name.upper()}: {url} has no TLS although TLS_FOLDER is set: write https, or unset TLS_FOLDER"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = list(self.faults())
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
@@ -48,8 +96,7 @@ class RoleSettings(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            faults = [f"{'_'.join(map(str, e['loc'][:1])).upper()}: {e['msg']}" for e in error.errors()]
-            raise SettingsError("; ".join(faults)) from None
+            raise SettingsError("; ".join(_told(e["loc"], e["msg"]) for e in error.errors())) from None
 
     def to_environ(self) -> dict[str, str]:
         """The variables that reproduce these settings; those at their default are left out."""
@@ -66,6 +113,11 @@ class RoleSettings(BaseModel):
                 else str(value)
             )
         return dict(sorted(out.items()))
+
+
+def _told(location: tuple[int | str, ...], message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    return f"{location[0]}: ".upper() + message if location else message
 
 
 class ModelSettings(BaseModel):
@@ -88,6 +140,16 @@ class GatewaySettings(ModelSettings, RoleSettings):
     gateway_request_timeout_seconds: float = Field(300.0, gt=0, description="a request's deadline, queueing included")
     gateway_body_timeout_seconds: float = Field(30.0, gt=0, description="how long a client may take to send its body")
     gateway_keepalive_seconds: float = Field(15.0, gt=0, description="silence after which a stream gets an SSE comment")
+    gateway_tls_folder: Path | None = Field(
+        None,
+        description="folder with tls.crt and tls.key, the certificate that clients see; may be replaced while it runs",
+    )
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong between settings."""
+        yield from super().faults()
+        for url in self.scheduler_urls:
+            yield from self._without_tls(scheduler_urls=url)
 
 
 class SchedulerSettings(RoleSettings):
@@ -104,9 +166,9 @@ class WorkerSettings(ModelSettings, RoleSettings):
     """A prefill or a decode worker."""
 
     phase: Phase
-    advertise_url: str = Field(description="base URL at which gateways reach this worker")
+    advertise_url: Url = Field(description="base URL at which gateways reach this worker")
     scheduler_urls: Urls
-    kv_url: str = Field(description="base URL of the kv service")
+    kv_url: Url = Field(description="base URL of the kv service")
     heartbeat_seconds: float = Field(0.5, gt=0)
     dtype: Dtype = "float32"
     threads: int = Field(1, ge=1, description="threads of the engine's matrix work")
@@ -131,6 +193,22 @@ class WorkerSettings(ModelSettings, RoleSettings):
     kv_lease_seconds: float = Field(30.0, gt=0, description="a lease's life unless renewed")
     kv_ttl_seconds: float = Field(300.0, gt=0, description="upper bound of a lease's life, renewals included")
     kv_transfer_timeout_seconds: float = Field(20.0, gt=0, description="deadline of one transfer, from its start")
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong between settings."""
+        yield from super().faults()
+        yield from self._without_tls(advertise_url=self.advertise_url, kv_url=self.kv_url)
+        for url in self.scheduler_urls:
+            yield from self._without_tls(scheduler_urls=url)
+        reached = {"ADVERTISE_URL": urlsplit(self.advertise_url).hostname}
+        if self.kv_transport == "tcp":
+            reached["KV_TRANSFER_HOST"] = self.kv_transfer_host
+            for name, port in (("PORT", self.port), ("PROBE_PORT", self.probe_port)):
+                if self.kv_transfer_port == port:
+                    yield f"KV_TRANSFER_PORT: {port} is also {name}: transfers need a port of their own"
+        for name, host in reached.items():
+            if host in NOWHERE:
+                yield f"{name}: nobody reaches {host}: name this host's own address, such as the pod's"
 
 
 class KvSettings(RoleSettings):

@@ -14,6 +14,7 @@ from services.common.errors import DiphaseError, InvalidRequest, ModelNotFound, 
 from services.common.http_client import HttpClient
 from services.common.http_server import App, Headers, Request, Response, Stream, error_response, json_response
 from services.common.settings import GatewaySettings
+from services.common.tls import Certificates
 from services.gateway import endpoints, job, metrics, sse, validation
 from services.gateway.answer import Answer, Piece
 from services.gateway.background import Background
@@ -32,15 +33,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Gateway:
-    """The OpenAI API in front of schedulers and workers. Raises SettingsError where its files are not in order."""
+    """The OpenAI API in front of schedulers and workers, which are reached with `tls`. Raises SettingsError where its
+    files are not in order.
+    """
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, tls: Certificates | None = None) -> None:
         self.settings = settings
         self.background = Background()
         self._keys = ApiKeys(settings.gateway_api_keys_file)
         self._tokenization = Tokenization(settings.model_path, settings.max_model_len)
         self._limits = Limits(settings.max_model_len, settings.decode_max_tokens, self._tokenization.vocab_size)
-        self._client = HttpClient(max_idle=settings.gateway_max_inflight)
+        self._client = HttpClient(max_idle=settings.gateway_max_inflight, tls=tls)
         self._schedulers = Schedulers(self._client, settings.scheduler_urls, settings.instance)
         self._workers = Workers(self._client)
         self._model = Model(settings.model_name, int(time.time()), settings.max_model_len)
@@ -48,7 +51,9 @@ class Gateway:
         self._inflight = 0
         self._chat = endpoints.chat(ChatTemplate(settings.model_path), self._tokenization)
         self._completion = endpoints.completion(self._tokenization, self._limits)
-        self.app = App()
+        self.app = App(public=True)
+        if tls is not None:
+            self.app.require(tls.fault)
         self.app.route("POST", "/v1/chat/completions", self._post_chat)
         self.app.route("POST", "/v1/completions", self._post_completion)
         self.app.route("GET", "/v1/models", self._get_models)

@@ -9,13 +9,15 @@ import sys
 
 from services.common import role
 from services.common.settings import WorkerSettings
+from services.common.tls import Certificates
 from services.worker.app import Worker
 
 
 async def _main(settings: WorkerSettings) -> None:
-    worker = Worker(settings)
+    tls = Certificates.of("internal", settings.tls_folder)
+    worker = Worker(settings, tls)
     # The port opens before the model is loaded: one that is taken fails at once, and /ready tells the progress.
-    serving = asyncio.create_task(_serve(worker, settings))
+    serving = asyncio.create_task(_serve(worker, settings, tls))
     async with contextlib.AsyncExitStack() as held:
         loading = asyncio.create_task(held.enter_async_context(worker.running()))
         await asyncio.wait((serving, loading), return_when=asyncio.FIRST_COMPLETED)
@@ -27,10 +29,10 @@ async def _main(settings: WorkerSettings) -> None:
     sys.exit(status)
 
 
-async def _serve(worker: Worker, settings: WorkerSettings) -> int:
+async def _serve(worker: Worker, settings: WorkerSettings, tls: Certificates | None) -> int:
     """The process's exit status; in a task of its own, where SystemExit would tear down the loop."""
     try:
-        await role.serve(worker.app, settings, worker.drain)
+        await role.serve(worker.app, settings, worker.drain, tls)
     except SystemExit as failed:  # the port is taken, as the log says by now
         return failed.code if isinstance(failed.code, int) else 1
     return 0

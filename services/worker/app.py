@@ -13,6 +13,7 @@ from services.common import logs
 from services.common.http_client import HttpClient
 from services.common.http_server import App, Request, Response, json_response
 from services.common.settings import WorkerSettings
+from services.common.tls import Certificates
 from services.common.wire import Capacity, Heartbeat, LeaseAnswer, LeaseRequest
 from services.worker import metrics
 from services.worker.completions import Completions
@@ -28,13 +29,14 @@ _log = logs.get()
 
 
 class Worker:
-    """One worker of one phase."""
+    """One worker of one phase. With `tls` it speaks so to the other roles, KV included."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerSettings, tls: Certificates | None = None) -> None:
         self.settings = settings
+        self._tls = tls
         self.engine_id = uuid.uuid4().hex  # new at each boot: nobody mistakes this process for the one before
         self.app = App(health=self._health, ready=self._ready)
-        self._client = HttpClient()
+        self._client = HttpClient(tls=tls)
         self._sequence = 0
         self._progress = (-1, time.monotonic())
         self._engine: Engine | None = None

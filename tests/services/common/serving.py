@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
-import uvicorn
-
-from services.common.http_protocol import BoundedProtocol
+from services.common.http_ports import Server
 from services.common.http_server import App
+from services.common.tls import Certificates
 
 
-class Served(uvicorn.Server):
+class Served(Server):
     """A running server; `url` is where."""
 
     url: str
     port: int
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
     def cut(self) -> None:
         """End as a process does that is killed: no more connections, and those there are, are reset."""
@@ -33,23 +28,16 @@ class Served(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: App, port: int = 0) -> AsyncIterator[Served]:
+async def serving(
+    app: App, port: int = 0, tls: Certificates | None = None, probe_port: int | None = None
+) -> AsyncIterator[Served]:
     """The app under uvicorn, as in production."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", port))
-    config = uvicorn.Config(
-        app,
-        http=BoundedProtocol,
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=1,
-    )
-    server = Served(config)
+    server = Served(app, "127.0.0.1", port, tls=tls, probe_port=probe_port, drain_seconds=1.0)
     server.port = listening.getsockname()[1]
-    server.url = f"http://127.0.0.1:{server.port}"
+    server.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.port}"
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         await until(lambda: server.started)

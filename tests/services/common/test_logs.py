@@ -45,7 +45,7 @@ def start() -> tuple[subprocess.Popen[bytes], list[dict[str, str]]]:
     lines = []
     for line in process.stderr:
         lines.append(json.loads(line))
-        if "running on http" in lines[-1]["event"]:
+        if lines[-1]["event"] == "serving":
             break
     return process, lines
 
