@@ -10,6 +10,7 @@ the time given ran out. A status of 400 or more is an answer, not an exception; 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -77,14 +78,22 @@ class StreamReply:
 class HttpClient:
     """Connections to any number of peers. Not thread-safe; lives on one event loop.
 
-    With `tls`, what https leads to is another role: it must show a certificate of our CA, and is shown ours. Without,
-    it is a server of the world's, verified by its name.
+    With `certificates`, what https leads to is another role: it must show a certificate of our CA, and is shown ours.
+    Without, it is a server of the world's, verified by its name and `tls`, or else by the CAs that the system knows.
     """
 
-    def __init__(self, *, connect_timeout: float = 2.0, max_idle: int = 64, tls: Certificates | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        connect_timeout: float = 2.0,
+        max_idle: int = 64,
+        tls: ssl.SSLContext | None = None,
+        certificates: Certificates | None = None,
+    ) -> None:
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
         self._tls = tls
+        self._certificates = certificates
         self._idle: dict[str, list[Connection]] = {}
 
     async def request(
@@ -182,10 +191,10 @@ class HttpClient:
         secure: dict[str, Any] = {}
         generation = 0
         if parts.scheme == "https":
-            secure["ssl"] = True
-            if self._tls is not None:
-                secure = {"ssl": self._tls.client(), "server_hostname": INTERNAL_NAME}
-                generation = self._tls.generation
+            secure["ssl"] = self._tls or True
+            if self._certificates is not None:
+                secure = {"ssl": self._certificates.client(), "server_hostname": INTERNAL_NAME}
+                generation = self._certificates.generation
         try:
             async with asyncio.timeout(limit):
                 _, connection = await loop.create_connection(
@@ -205,8 +214,8 @@ class HttpClient:
     def _put_back(self, peer: str, connection: Connection) -> None:
         pool = self._idle.setdefault(peer, [])
         whole = connection.complete and connection.keep and not connection.chunks and connection.open
-        if connection.generation and self._tls is not None and connection.generation != self._tls.generation:
-            whole = False  # it was made with certificates that are history
+        if connection.generation and self._certificates is not None:
+            whole = whole and connection.generation == self._certificates.generation  # else they are history
         if not whole or len(pool) >= self._max_idle:
             connection.transport.abort()
             return

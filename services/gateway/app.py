@@ -43,7 +43,7 @@ class Gateway:
         self._keys = ApiKeys(settings.gateway_api_keys_file)
         self._tokenization = Tokenization(settings.model_path, settings.max_model_len)
         self._limits = Limits(settings.max_model_len, settings.decode_max_tokens, self._tokenization.vocab_size)
-        self._client = HttpClient(max_idle=settings.gateway_max_inflight, tls=tls)
+        self._client = HttpClient(max_idle=settings.gateway_max_inflight, certificates=tls)
         self._schedulers = Schedulers(self._client, settings.scheduler_urls, settings.instance)
         self._workers = Workers(self._client)
         self._model = Model(settings.model_name, int(time.time()), settings.max_model_len)

@@ -58,7 +58,7 @@ def echo() -> App:
 
 @contextlib.asynccontextmanager
 async def client(folder: Path | None) -> AsyncIterator[HttpClient]:
-    made = HttpClient(tls=Certificates.of("internal", folder))
+    made = HttpClient(certificates=Certificates.of("internal", folder))
     try:
         yield made
     finally:
@@ -186,7 +186,7 @@ def test_rotation_without_a_restart(run: Run, tmp_path: Path, authority: Authori
         for folder in (at_server, at_client):
             mount(folder, authority.internal())
         async with serving(echo(), tls=Certificates("internal", at_server)) as served, client(at_client) as http:
-            current = http._tls
+            current = http._certificates
             assert current is not None
             kept: list[object] = []
             for files in (authority.internal(), authority.internal(new), new.internal(authority), new.internal()):
