@@ -12,11 +12,11 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource
 
-from infra.local.provider import LocalProvider
 from infra.paths import StackPaths
+from infra.provider import StackProvider
 
 
-class ApiKeyProvider(LocalProvider):
+class ApiKeyProvider(StackProvider):
     """Keeps the key out of Pulumi's state: that has its hash only."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:

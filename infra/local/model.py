@@ -11,13 +11,13 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, UpdateResult
 
-from infra.local.provider import LocalProvider
 from infra.local.supervisord import LocalError
+from infra.provider import StackProvider
 
 PREPARE_SECONDS = 3600.0
 
 
-class ModelProvider(LocalProvider):
+class ModelProvider(StackProvider):
     """Runs the worker's model preparation; the cache keeps the result, so deletion leaves it."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:

@@ -13,9 +13,9 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, UpdateResult
 
 from infra.local.health import port_taken, ready
-from infra.local.provider import LocalProvider
 from infra.local.readiness import Watched, await_ready
 from infra.local.supervisord import START_SECS, Gone, LocalError, Supervisord
+from infra.provider import StackProvider
 
 # SIGKILL follows this long after the drain was to be over.
 STOP_MARGIN_SECONDS = 5.0
@@ -27,7 +27,7 @@ REPORTED = ("state", "startedAt", "__provider")
 PASSIVE = ("readySeconds", *REPORTED)
 
 
-class ProgramProvider(LocalProvider):
+class ProgramProvider(StackProvider):
     """Writes, starts, drains and removes programs."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:

@@ -12,8 +12,8 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
 
 from infra.local.health import log_tail, ready
-from infra.local.provider import LocalProvider
 from infra.local.supervisord import LocalError, Supervisord
+from infra.provider import StackProvider
 
 POLL_SECONDS = 0.05
 
@@ -59,7 +59,7 @@ def await_ready(daemon: Supervisord, roles: Sequence[Watched], seconds: float) -
             time.sleep(POLL_SECONDS)
 
 
-class ReadinessProvider(LocalProvider):
+class ReadinessProvider(StackProvider):
     """Making it is waiting; nothing remains to be deleted."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:

@@ -10,6 +10,7 @@ from typing import Any
 
 from infra.config import StackConfig
 from infra.paths import StackPaths
+from infra.process import package_of
 from services.common.settings import GatewaySettings, KvSettings, Phase, RoleSettings, SchedulerSettings, WorkerSettings
 
 # Distance of each role's first port from local.basePort; infra.config.local bounds the number of replicas accordingly.
@@ -123,21 +124,6 @@ class Layout:
             "drain_seconds": local.drain_seconds,
             "exit_with_parent": True,
         }
-
-
-# Of the C library, not of ours: a worker's weights lie in huge pages, which makes reading them faster.
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-
-
-def environment_of(settings: RoleSettings) -> dict[str, str]:
-    """Everything that a role's process finds in its environment besides what launch passes on."""
-    return settings.to_environ() | (HUGE_PAGES if isinstance(settings, WorkerSettings) else {})
-
-
-def package_of(settings: RoleSettings) -> str:
-    """The package in services/ whose settings these are."""
-    packages = {KvSettings: "kv", SchedulerSettings: "scheduler", WorkerSettings: "worker", GatewaySettings: "gateway"}
-    return packages[type(settings)]
 
 
 def command_of(settings: RoleSettings) -> list[str]:

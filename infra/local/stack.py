@@ -15,9 +15,10 @@ from infra.local.api_key import ApiKey
 from infra.local.model import LocalModel
 from infra.local.program import STOP_MARGIN_SECONDS, ProgramArgs, SupervisedProgram
 from infra.local.readiness import Readiness
-from infra.local.roles import Layout, PreparedModel, command_of, environment_of, package_of
+from infra.local.roles import Layout, PreparedModel, command_of
 from infra.local.supervisor import Supervisor
 from infra.paths import StackPaths, cache_dir
+from infra.process import environment_of, package_of
 from services.common.settings import RoleSettings
 
 PLACEHOLDER = PreparedModel(Path("model"), "model", "revision")

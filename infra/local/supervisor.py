@@ -8,12 +8,12 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource
 
-from infra.local.provider import LocalProvider
 from infra.local.supervisord import Supervisord
 from infra.paths import StackPaths
+from infra.provider import StackProvider
 
 
-class SupervisorProvider(LocalProvider):
+class SupervisorProvider(StackProvider):
     """Starts supervisord, and ends it with everything that it runs."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:

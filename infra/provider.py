@@ -1,4 +1,4 @@
-"""What the providers of this package have in common: they live in a process of Pulumi's, and end with its engine."""
+"""What our dynamic providers have in common: they live in a process of Pulumi's, and end with its engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulumi.dynamic import ConfigureRequest, ResourceProvider
 CHECK_SECONDS = 1.0
 
 
-class LocalProvider(ResourceProvider):
+class StackProvider(ResourceProvider):
     """A provider whose code is found by its module's name and holds no secret, so that its pickle never changes."""
 
     serialize_as_secret_always = False
