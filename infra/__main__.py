@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pulumi
 
-from infra.config import NAMESPACE, ConfigError, StackConfig
+from infra.config import StackConfig
+from infra.kubernetes.stack import KubernetesStack
 from infra.local.stack import LocalStack
+
+TARGETS: Mapping[str, type[LocalStack | KubernetesStack]] = {"local": LocalStack, "kubernetes": KubernetesStack}
 
 
 def main(project: Path | None = None) -> None:
@@ -16,9 +20,7 @@ def main(project: Path | None = None) -> None:
     `project` is the folder with Pulumi.yaml, for an inline program, which Pulumi does not tell it to.
     """
     config = StackConfig.load()
-    if config.target != "local":
-        raise ConfigError([f"{NAMESPACE}:target: {config.target} is not in this version; set it to local"])
-    stack = LocalStack(config, project or Path(pulumi.get_root_directory()), pulumi.get_stack())
+    stack = TARGETS[config.target](config, project or Path(pulumi.get_root_directory()), pulumi.get_stack())
     for name, value in stack.outputs.items():
         pulumi.export(name, value)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from infra.config.pods import mib
+
+# What Kubernetes takes as a label's value.
+LABEL = re.compile(r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 
 if TYPE_CHECKING:
     from infra.config.stack import StackConfig
@@ -36,9 +40,16 @@ def _kubernetes(config: StackConfig) -> Iterator[str]:
     for key, value in (("name", config.model.name), ("revision", config.model.revision)):
         if value is None:
             yield f"model.{key} is missing; the kubernetes target cannot look into the volume that holds the model"
+    if config.model.revision and not LABEL.fullmatch(config.model.revision):
+        yield (
+            f"model.revision is {config.model.revision!r}; pods carry it as a label, so it has up to 63 letters, "
+            "digits, '-', '_' and '.', such as a commit"
+        )
     volume = kubernetes.model_volume
     if not (volume.claim or volume.host_path or volume.fetch):
         yield "kubernetes.modelVolume needs claim, hostPath or fetch: where pods find the model"
+    if kubernetes.entry.service_type == "NodePort" and not (kubernetes.entry.host or kubernetes.entry.addresses):
+        yield "kubernetes.entry.serviceType NodePort needs host or addresses: where clients reach the nodes"
     if config.kv.transport == "shm":
         yield "kv.transport is shm; pods share no memory, so leave it out or set it to tcp"
     for phase, pod in (("prefill", kubernetes.prefill), ("decode", kubernetes.decode)):

@@ -1,0 +1,1 @@
+"""The roles of a stack as workloads of a Kubernetes cluster."""

@@ -1,0 +1,105 @@
+"""The kubernetes target: a stack's objects in a cluster that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from infra.config import StackConfig
+from infra.kubernetes import entry, gateway, kv, namespace, network_policy, scheduler, secrets, workers
+from infra.kubernetes.api_key import ApiKey
+from infra.kubernetes.certificates import Certificates
+from infra.kubernetes.cluster import Cluster
+from infra.kubernetes.names import CLIENT_PORT, INTERNAL_NAME, MANIFEST, ROLE_PORT, ROLES, Names, Role
+from infra.kubernetes.objects import KubernetesObject, declare
+from infra.kubernetes.plan import Plan
+
+EDGE = "edge"  # owner of the certificate that clients see
+
+
+class KubernetesStack:
+    """Every resource of a stack in a cluster; `outputs` is what the stack exports."""
+
+    def __init__(self, config: StackConfig, project: Path, stack: str) -> None:
+        self._config, self._stack = config, stack
+        self._key = ApiKey("api-key")
+        keys = self._key.sha256.apply(lambda found: f"api-keys-{found[:10]}")
+        self._plan = Plan(config, Names.of(stack, config.kubernetes.namespace), keys)
+        self._certificates = Certificates("certificates", config.kubernetes.certificates, self._owners())
+        cluster = Cluster("cluster", config.kubernetes, self._plan.names.namespace)
+        self._objects = declare([*manifests(self._plan), *self._secrets()], cluster)
+
+    def _owners(self) -> dict[str, list[str]]:
+        """Whose certificates there are, and the names in each."""
+        host = self._plan.names.host
+        owners: dict[str, list[str]] = {role: [INTERNAL_NAME, role, host(role), f"*.{host(role)}"] for role in ROLES}
+        edge = {EDGE: list(entry.own_certificate_names(self._plan))}
+        return {**owners, **(edge if entry.has_own_certificate(self._plan) else {})}
+
+    def _secrets(self) -> Iterator[MANIFEST]:
+        certificates = self._certificates
+        yield secrets.keys_secret(self._plan, self._key.hashes)
+        for role in ROLES:
+            yield secrets.tls_secret(self._plan, role, certificates.pair(role), certificates.trusted)
+        if entry.has_own_certificate(self._plan):
+            yield secrets.edge_secret(self._plan, certificates.pair(EDGE))
+            yield secrets.trusted(self._plan, entry.CA_CONFIG_MAP, certificates.trusted)
+
+    @property
+    def outputs(self) -> dict[str, pulumi.Input[object]]:
+        """The gateway's address and what its clients need, each role's name and address, and where all of it is."""
+        kubernetes, names = self._config.kubernetes, self._plan.names
+        folder = Path(".diphase") / self._stack  # below the project, wherever that is
+        files: dict[str, pulumi.Input[str]] = {str(folder / "api_key"): self._key.key}
+        own = entry.has_own_certificate(self._plan)
+        if own:
+            files[str(folder / "ca.crt")] = self._certificates.trusted
+        return {
+            "gateway": {
+                "url": self._url(self._objects["service/gateway"]),
+                "apiKeyFile": str(folder / "api_key"),
+                "model": self._config.model.name,
+                "caFile": str(folder / "ca.crt") if own else None,
+            },
+            "objectives": self._config.objectives.model_dump(by_alias=True),
+            "roles": [{"name": role, "url": f"https://{names.host(role)}:{_port(role)}"} for role in ROLES],
+            "namespace": names.namespace,
+            "kubeconfig": kubernetes.kubeconfig,
+            "context": kubernetes.context,
+            "files": pulumi.Output.secret(files),
+        }
+
+    def _url(self, service: KubernetesObject) -> pulumi.Input[str]:
+        wanted = self._config.kubernetes.entry
+        host = wanted.host or next(iter(wanted.addresses), None)
+        if wanted.kind != "service" or wanted.service_type == "ClusterIP":
+            return f"https://{wanted.host or self._plan.names.host('gateway')}"
+        if wanted.service_type == "NodePort":
+            port = service.spec.apply(lambda spec: spec["ports"][0]["nodePort"])
+            return pulumi.Output.concat("https://", host or "", ":", port.apply(str))
+        return f"https://{host}" if host else service.status.apply(_balancer)
+
+
+def manifests(plan: Plan) -> Iterator[MANIFEST]:
+    """Every object of a stack but for its secrets."""
+    yield from namespace.manifests(plan)
+    yield from network_policy.manifests(plan)
+    for role in ROLES:
+        yield plan.config_map(role)
+    yield from kv.manifests(plan)
+    yield from scheduler.manifests(plan)
+    yield from workers.manifests(plan)
+    yield from gateway.manifests(plan)
+    yield from entry.manifests(plan)
+
+
+def _port(role: Role) -> int:
+    return CLIENT_PORT if role == "gateway" else ROLE_PORT
+
+
+def _balancer(status: Mapping[str, Any]) -> str:
+    ingress = status["loadBalancer"]["ingress"][0]
+    return f"https://{ingress.get('hostname') or ingress['ip']}"

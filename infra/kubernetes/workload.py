@@ -1,0 +1,68 @@
+"""What the workloads have in common: the Deployment around a pod, its disruption budget, its headless Service. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.kubernetes.names import MANIFEST, Role
+from infra.kubernetes.plan import Plan
+from infra.kubernetes.pod import ports, template
+
+HISTORY = 3
+# A pod that is ready for a moment only is no progress.
+STEADY_SECONDS = 3
+
+
+def deployment(plan: Plan, role: Role, replicas: int | None, *, surge: int, unavailable: int) -> MANIFEST:
+    """A role's Deployment; `replicas` is None where something else decides their number.
+
+    A rollout goes on by at most `surge` pods more, and `unavailable` pods less, than replicas.
+    """
+    spec: dict[str, Any] = {
+        **({} if replicas is None else {"replicas": replicas}),
+        "selector": {"matchLabels": plan.names.selector(role)},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}},
+        "minReadySeconds": STEADY_SECONDS,
+        "revisionHistoryLimit": HISTORY,
+        "progressDeadlineSeconds": plan.config.kubernetes.ready_seconds,
+        "template": template(plan, role),
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": awaited(plan, role), "spec": spec}
+
+
+def awaited(plan: Plan, role: Role) -> dict[str, Any]:
+    """Metadata of a workload: `up` waits for its pods, and no longer than the stack says."""
+    seconds = str(plan.config.kubernetes.ready_seconds)
+    return plan.names.metadata(role, role, annotations={"pulumi.com/timeoutSeconds": seconds})
+
+
+def budget(plan: Plan, role: Role) -> MANIFEST:
+    """A drained node takes one pod of a role after the other; pods that are broken anyway do not hold it up."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": plan.names.metadata(role, role),
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": plan.names.selector(role)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def headless(plan: Plan, role: Role) -> MANIFEST:
+    """A name for all of a role's pods that are ready, each by its own address."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": plan.names.metadata(role, role, annotations=UNAWAITED),
+        "spec": {
+            "clusterIP": "None",
+            "selector": plan.names.selector(role),
+            "ports": [{"name": name, "port": port, "targetPort": name} for name, port in ports(role).items()],
+        },
+    }
+
+
+# A Service is there at once; whether somebody serves behind it is seen at the workload.
+UNAWAITED = {"pulumi.com/skipAwait": "true"}
