@@ -1,9 +1,14 @@
-"""What the subcommands need to know of a target, one module for each; `of` chooses."""
+"""What the subcommands need to know of a target, one module for each; `of` chooses by the stack's file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
+
+from infra.config import NAMESPACE
+from scripts.faults import OperationFailed
+from scripts.targets.kubernetes import KubernetesTarget
 from scripts.targets.local import LocalTarget
 from scripts.targets.target import RoleState, Target
 
@@ -11,5 +16,19 @@ __all__ = ["RoleState", "Target", "of"]
 
 
 def of(stack: str, project: Path, cache: Path) -> Target:
-    """The target of a stack; raises OperationFailed where it cannot be used with this stack."""
+    """The target of a stack; local where it has no file, as for one that is only to be taken down.
+
+    Raises OperationFailed where the file is wrong, or the target cannot be used with this stack.
+    """
+    path = project / "stacks" / f"Pulumi.{stack}.yaml"
+    try:
+        config = (yaml.safe_load(path.read_text()) or {}).get("config") or {}
+    except FileNotFoundError:
+        config = {}
+    except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
+        raise OperationFailed(f"{path} cannot be read: {error}") from None
+    prefix = f"{NAMESPACE}:"
+    values = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+    if values.get("target") == "kubernetes":
+        return KubernetesTarget(stack, project, values)
     return LocalTarget(stack, project, cache)

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 START = "process_start_time_seconds"
 PREFIXES = ("diphase_kv_", "diphase_local_prefill", START)
+WORKERS = "diphase_scheduler_workers"
 LEFT_OUT = ("_bucket", "_created")
 
 
@@ -19,6 +20,12 @@ def samples(exposition: str) -> dict[str, float]:
             if sample.name.startswith(PREFIXES) and not sample.name.endswith(LEFT_OUT):
                 found[key(sample.name, **sample.labels)] = sample.value
     return found
+
+
+def live_workers(exposition: str) -> dict[str, int]:
+    """The live workers of each phase that a scheduler knows."""
+    samples = [s for family in text_string_to_metric_families(exposition) for s in family.samples]
+    return {s.labels["phase"]: int(s.value) for s in samples if s.name == WORKERS and s.labels.get("state") == "live"}
 
 
 def key(name: str, **labels: str) -> str:

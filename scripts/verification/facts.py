@@ -13,13 +13,18 @@ class Probe(msgspec.Struct):
 
 
 class Role(msgspec.Struct):
-    """A process of the stack. `workers` is what a scheduler knows: the state of each worker by its id."""
+    """A process of the stack.
+
+    `workers` is what a scheduler knows: the state of each worker by its id. Where its port is not within reach, `live`
+    is the number of live workers of each phase, by its metrics.
+    """
 
     name: str
     url: str
     health: Probe
     ready: Probe
     workers: dict[str, str] | None = None
+    live: dict[str, int] | None = None
 
 
 class Certificate(msgspec.Struct):

@@ -97,10 +97,14 @@ async def _role(client: HttpClient, name: str, url: str) -> Role:
     health, ready = await _probe(client, f"{url}/health"), await _probe(client, f"{url}/ready")
     role = Role(name, url, health, ready)
     if name.startswith("scheduler"):
-        _, body = await _get(client, f"{url}/v1/workers")
+        status, body = await _get(client, f"{url}/v1/workers")
         with contextlib.suppress(msgspec.MsgspecError):  # not ours, or an error: then nothing is known
             found = msgspec.json.decode(body, type=_Workers).workers
             role.workers = {worker.worker_id: worker.state for worker in found}
+        if status == 404:  # a port for probes alone
+            _, body = await _get(client, f"{url}/metrics")
+            with contextlib.suppress(ValueError):
+                role.live = counters.live_workers(body.decode())
     return role
 
 

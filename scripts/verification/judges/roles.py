@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections import Counter
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -44,20 +45,32 @@ def registrations(facts: Facts, _objectives: Objectives) -> Iterator[Finding]:
     for role in facts.roles:
         if not role.name.startswith("scheduler"):
             continue
-        if role.workers is None:
+        if role.workers is None and role.live:
+            yield _counted(role, role.live, workers)
+        elif role.workers is None:
             yield Finding(f"{role.name} knows", "failed", "it does not say which workers it knows", f"see {role.url}")
-            continue
-        lacking = sorted(name for name in workers if role.workers.get(name) != "live")
-        if lacking:
-            states = ", ".join(f"{name} ({_state(role, name)})" for name in lacking)
-            yield Finding(
-                f"{role.name} knows",
-                "failed",
-                f"not live: {states}",
-                f"see {role.url}/v1/workers, and the worker's /ready for the reason it was refused",
-            )
         else:
-            yield Finding(f"{role.name} knows", "ok", f"{len(workers)} workers, all live")
+            yield _known(role, role.workers, workers)
+
+
+def _known(role: Role, states: dict[str, str], workers: set[str]) -> Finding:
+    lacking = sorted(name for name in workers if states.get(name) != "live")
+    if not lacking:
+        return Finding(f"{role.name} knows", "ok", f"{len(workers)} workers, all live")
+    said = ", ".join(f"{name} ({states.get(name, 'unknown')})" for name in lacking)
+    advice = f"see {role.url}/v1/workers, and the worker's /ready for the reason it was refused"
+    return Finding(f"{role.name} knows", "failed", f"not live: {said}", advice)
+
+
+def _counted(role: Role, live: dict[str, int], workers: set[str]) -> Finding:
+    """By number: which ones they are, a scheduler only tells other roles."""
+    there = Counter(name.partition("-worker-")[0] for name in workers)
+    said = ", ".join(
+        f"{live.get(phase, 0)} of {number} {phase} workers live" for phase, number in sorted(there.items())
+    )
+    if all(live.get(phase, 0) == number for phase, number in there.items()):
+        return Finding(f"{role.name} knows", "ok", said)
+    return Finding(f"{role.name} knows", "failed", said, "each worker's /ready says why it was refused")
 
 
 def transport_security(facts: Facts, _objectives: Objectives) -> Iterator[Finding]:
@@ -103,10 +116,6 @@ def _reason(said: str) -> str:
         return str(json.loads(said)["reason"])
     except (ValueError, KeyError, TypeError):
         return said
-
-
-def _state(role: Role, worker: str) -> str:
-    return (role.workers or {}).get(worker, "unknown")
 
 
 def _is_loopback(host: str) -> bool:

@@ -84,6 +84,15 @@ def test_a_worker_that_one_replica_does_not_know_as_live(facts, state):
     assert found(facts, "scheduler-1 knows").verdict == "failed"
 
 
+@pytest.mark.parametrize(("decode", "verdict"), [(1, "ok"), (0, "failed"), (2, "failed")])
+def test_a_scheduler_that_only_shows_its_metrics_is_judged_by_numbers(facts, decode, verdict):
+    role = next(role for role in facts.roles if role.name == "scheduler-1")
+    role.workers, role.live = None, {"prefill": 1, "decode": decode}
+    finding = found(facts, "scheduler-1 knows")
+    assert finding.verdict == verdict
+    assert f"{decode} of 1 decode workers live" in finding.found
+
+
 @pytest.mark.parametrize(
     ("gateway", "certificate", "verdict", "said"),
     [
