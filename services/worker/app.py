@@ -36,7 +36,7 @@ class Worker:
         self._tls = tls
         self.engine_id = uuid.uuid4().hex  # new at each boot: nobody mistakes this process for the one before
         self.app = App(health=self._health, ready=self._ready)
-        self._client = HttpClient(tls=tls)
+        self._client = HttpClient(certificates=tls)
         self._sequence = 0
         self._progress = (-1, time.monotonic())
         self._engine: Engine | None = None
