@@ -172,9 +172,7 @@ class WorkerSettings(ModelSettings, RoleSettings):
     heartbeat_seconds: float = Field(0.5, gt=0)
     dtype: Dtype = "float32"
     threads: int = Field(1, ge=1, description="threads of the engine's matrix work")
-    native_folder: Path | None = Field(
-        None, description="where compiled attention is kept; without it none is compiled"
-    )
+    native_folder: Path | None = Field(None, description="where compiled code is kept; without it none is compiled")
 
     prefill_max_batch_tokens: int = Field(2048, ge=64, description="tokens that one engine step computes at most")
     decode_max_tokens: int = Field(2048, ge=1, description="most tokens one request may generate")

@@ -24,6 +24,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("common/wire.py", {"gateway", "scheduler", "worker", "kv"}),
         ("scheduler/core.py", {"scheduler"}),
         ("worker/engine/torch/step.py", {"worker"}),
+        ("worker/engine/torch/native/linear.c", {"worker"}),
         ("kv/lease.py", {"gateway", "scheduler", "worker", "kv"}),
     ],
 )

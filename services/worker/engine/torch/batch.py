@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from services.worker.engine.torch.kv_pool import KvPool, Window
-from services.worker.engine.torch.native import Singles
+from services.worker.engine.torch.native.attention import Singles
 from services.worker.engine.torch.sequence import Sequence
 
 

@@ -23,6 +23,7 @@ from services.worker.engine.torch.batch import Batch, Span
 from services.worker.engine.torch.config import EngineConfig
 from services.worker.engine.torch.kv_pool import KvPool
 from services.worker.engine.torch.layout import layout_of
+from services.worker.engine.torch.native import compiler
 from services.worker.engine.torch.plan import plan
 from services.worker.engine.torch.roster import Roster
 from services.worker.engine.torch.sampler import Choice
@@ -46,11 +47,12 @@ class TorchEngine:
         self._layout = layout_of(config.model_path, config.dtype, config.block_size)
         self._pool = KvPool(self._layout, config.num_blocks, memory)
         self._eos = loader.eos_token_ids(config.model_path)
-        self._model = loader.load(config.model_path, config.dtype)
+        library = compiler.load(config.native_folder)
+        self._model = loader.load(config.model_path, config.dtype, library, config.threads)
         longest = self._model.config.max_position_embeddings
         if config.max_model_len > longest:
             raise ValueError(f"max_model_len is {config.max_model_len}: the model takes at most {longest} tokens")
-        self._pool.use_native(config.native_folder, self._model.config.num_attention_heads, config.threads)
+        self._pool.use_native(library, self._model.config.num_attention_heads, config.threads)
         self._vocab_size: int = self._model.config.vocab_size
         self._wake = threading.Condition()  # guards all below
         self._roster = Roster(config, self._vocab_size)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from services.common.wire import Layout
-from services.worker.engine.torch import native
 from services.worker.engine.torch.layout import block_bytes
-from services.worker.engine.torch.native import NativeAttention, Singles
+from services.worker.engine.torch.native import attention
+from services.worker.engine.torch.native.attention import NativeAttention, Singles
 
 
 class Window(NamedTuple):
@@ -51,11 +51,11 @@ class KvPool:
         self._scratch = torch.empty(0, dtype=self._tokens.dtype)
         self._native: NativeAttention | None = None
 
-    def use_native(self, folder: Path | None, heads: int, threads: int) -> None:
-        """From now on attend to single tokens in compiled code, kept in `folder`, if this CPU and compiler can."""
+    def use_native(self, library: ctypes.CDLL | None, heads: int, threads: int) -> None:
+        """From now on attend to single tokens by `library` (see native.compiler), if it has room for the layout."""
         layout = self.layout
         shape = (self.num_blocks, layout.layers, 2, layout.block_size, layout.kv_heads, layout.head_dim)
-        self._native = native.load(folder, layout, self._tokens.view(shape), heads, threads)
+        self._native = attention.load(library, layout, self._tokens.view(shape), heads, threads)
 
     @property
     def attends(self) -> bool:

@@ -1,8 +1,10 @@
-"""Loads a model's weights and packs them for oneDNN."""
+"""Loads a model's weights and packs them for the code that multiplies by them."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from services.worker.engine.torch import attention
+from services.worker.engine.torch.native.linear import NativeLinear
 
 _ROWS_HINT = 64  # the packing is made for so many rows and serves any number
 
@@ -31,15 +34,22 @@ class PackedLinear(nn.Module):
         return out
 
 
-def load(model_path: Path, dtype: str) -> Any:
-    """The causal language model of a folder, its attention ours, its linear layers packed; in eval mode."""
+def load(model_path: Path, dtype: str, library: ctypes.CDLL | None, threads: int) -> Any:
+    """The causal language model of a folder, its attention ours, its linear layers packed; in eval mode.
+
+    With a `library` (see native.compiler) float32 layers compute a few rows in compiled code, on `threads` threads.
+    """
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model: Any = AutoModelForCausalLM.from_pretrained(
         model_path, dtype=getattr(torch, dtype), attn_implementation=attention.NAME, local_files_only=True
     )
     model.eval().requires_grad_(False)
-    if _packs(dtype):
-        _pack(model)
+
+    def pack(linear: nn.Linear) -> nn.Module:
+        many = PackedLinear(linear) if _packs(dtype) else linear
+        return many if library is None or dtype != "float32" else NativeLinear(library, linear, many, threads)
+
+    _replace(model, pack)
     return model
 
 
@@ -50,13 +60,13 @@ def _packs(dtype: str) -> bool:
     return dtype == "float32" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _pack(module: nn.Module) -> None:
+def _replace(module: nn.Module, pack: Callable[[nn.Linear], nn.Module]) -> None:
     """Replace each linear layer; its own weight is freed unless it is tied to another's (the embeddings')."""
     for name, child in list(module.named_children()):
         if type(child) is nn.Linear:
-            setattr(module, name, PackedLinear(child))
+            setattr(module, name, pack(child))
         else:
-            _pack(child)
+            _replace(child, pack)
 
 
 def eos_token_ids(model_path: Path) -> frozenset[int]:

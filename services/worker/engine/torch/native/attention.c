@@ -9,6 +9,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) { return 0; }
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 typedef struct {
@@ -20,6 +26,7 @@ typedef struct {
     int64_t block_stride; /* elements from a block's keys to the next block's */
     int64_t table_width;  /* blocks in a row of the table */
     int64_t scratch;      /* floats in a row of the scratch: at least the longest length */
+    int64_t threads;      /* that may compute at once */
 } Shape;
 
 enum { MAX_GROUP = 16, MAX_DIM = 256 };
@@ -96,25 +103,28 @@ INLINE void softmax(float *scores, int64_t length)
                 STORE(&out[g * dim + d], sums[g][d]);                                                                  \
     }                                                                                                                  \
                                                                                                                        \
-    /* query, out [rows, kv heads * group, dim]; table [rows, table_width]; lengths [rows]; scratch [group, scratch] */ \
+    /* query, out [rows, kv heads * group, dim]; table [rows, table_width]; lengths [rows];                            \
+       scratch [threads, group, scratch] */                                                                            \
     void NAME(const T *query, const T *keys, const T *values, const int32_t *table, const int32_t *lengths, T *out,    \
               const Shape *s, float scale, float *scratch)                                                             \
     {                                                                                                                  \
+        _Pragma("omp parallel for collapse(2) schedule(static) num_threads(s->threads) if (s->threads > 1)")           \
         for (int64_t r = 0; r < s->rows; r++)                                                                          \
             for (int64_t h = 0; h < s->kv_heads; h++) {                                                                \
                 const int64_t at = (r * s->kv_heads + h) * s->group * s->dim, head = h * s->dim;                       \
                 const int32_t *row = table + r * s->table_width;                                                       \
+                float *own = scratch + omp_get_thread_num() * s->group * s->scratch;                                   \
                 if (s->dim == 64 && s->group == 3)                                                                     \
-                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, scratch,  \
-                                64, 3);                                                                                \
+                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, own, 64,  \
+                                3);                                                                                    \
                 else if (s->dim == 64)                                                                                 \
-                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, scratch,  \
-                                64, s->group);                                                                         \
+                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, own, 64,  \
+                                s->group);                                                                             \
                 else if (s->dim == 128)                                                                                \
-                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, scratch,  \
-                                128, s->group);                                                                        \
+                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, own, 128, \
+                                s->group);                                                                             \
                 else                                                                                                   \
-                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, scratch,  \
+                    NAME##_head(query + at, keys + head, values + head, row, lengths[r], out + at, s, scale, own,      \
                                 s->dim, s->group);                                                                     \
             }                                                                                                          \
     }

@@ -1,0 +1,57 @@
+"""A linear layer in float32: a few rows go through compiled code, many through oneDNN.
+
+Decode computes one row for each sequence; then a layer costs what reading its weights costs, and linear.c reads them
+faster than the libraries do, which are made for many rows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor, nn
+
+LANES, ROWS = 16, 16  # as in the source; the most rows of a tile
+FEW = 32  # rows; from about twice as many on, oneDNN is ahead
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("rows", "in", "out", "threads"))
+
+
+class NativeLinear(nn.Module):
+    """Takes the weight of `linear`, [out, in] in float32, and computes up to FEW rows; `many` computes more.
+
+    A row's result does not depend on the rows beside it, bit for bit, as long as all of them are few.
+    """
+
+    def __init__(self, library: ctypes.CDLL, linear: nn.Linear, many: nn.Module, threads: int) -> None:
+        super().__init__()
+        self._function = library.linear_float32
+        self._function.argtypes = [*[ctypes.c_void_p] * 4, ctypes.POINTER(_Shape), ctypes.c_void_p]
+        self._function.restype = None
+        self._panels = panels(linear.weight.detach())
+        self._bias = None if linear.bias is None else linear.bias.detach().contiguous()
+        self._in, self._out, self._threads = linear.in_features, linear.out_features, threads
+        self._scratch = torch.empty(self._in * ROWS)
+        self._many = many
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[…, in] to […, out]."""
+        rows = x.numel() // self._in
+        if rows > FEW:
+            result: Tensor = self._many(x)
+            return result
+        x = x.contiguous()
+        out = x.new_empty((*x.shape[:-1], self._out))
+        shape = _Shape(rows, self._in, self._out, self._threads)
+        bias = None if self._bias is None else self._bias.data_ptr()
+        self._function(x.data_ptr(), self._panels.data_ptr(), bias, out.data_ptr(), shape, self._scratch.data_ptr())
+        return out
+
+
+def panels(weight: Tensor) -> Tensor:
+    """[out, in] as [panels, in, LANES], filled up with zeros."""
+    out, width = weight.shape
+    padded = nn.functional.pad(weight, (0, 0, 0, -out % LANES))
+    return padded.view(-1, LANES, width).transpose(1, 2).contiguous()
