@@ -14,7 +14,7 @@ import pytest
 from tests.kubernetes import agnhost
 from tests.toolchain.kubernetes import daemons
 from tests.toolchain.kubernetes.cluster import Cluster
-from tests.toolchain.kubernetes.node import NodeError, until
+from tests.toolchain.kubernetes.waiting import NodeError, until
 
 SECONDS = 60
 

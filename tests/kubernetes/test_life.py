@@ -14,22 +14,23 @@ import pytest
 
 from infra.paths import cache_dir
 from tests.kubernetes import agnhost
-from tests.toolchain.kubernetes.addresses import SLOTS, Addresses
+from tests.toolchain.kubernetes import slots
+from tests.toolchain.kubernetes.addresses import Addresses
 from tests.toolchain.kubernetes.cluster import Cluster, create, make_ready
 from tests.toolchain.kubernetes.init import HOME, SYSCTLS
-from tests.toolchain.kubernetes.node import ROOT, Node, end, take_slot, until
+from tests.toolchain.kubernetes.node import ROOT, Node
+from tests.toolchain.kubernetes.waiting import until
 
 SECONDS = 30
 # Starts a node with etcd in it, says which slot it has, and never ends.
 STARTER = """\
 import os, signal
 from infra.paths import cache_dir
-from tests.toolchain.kubernetes.addresses import SLOTS
+from tests.toolchain.kubernetes import slots
 from tests.toolchain.kubernetes.cluster import create, make_ready
-from tests.toolchain.kubernetes.node import take_slot
 
 cache = cache_dir(os.environ)
-node = create(take_slot(cache, SLOTS[1:]), make_ready(cache))
+node = create(slots.take(cache, slots.TESTS), make_ready(cache))
 node.start("etcd")
 print(node.addresses.slot, flush=True)
 signal.pause()
@@ -54,7 +55,8 @@ def traces(addresses: Addresses, state: Path) -> list[str]:
     link = Path("/sys/class/net", addresses.link)
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     left = [line for line in routes.splitlines() if addresses.node in line or addresses.link in line]
-    return [*cgroups, *mounts, *left, *(str(path) for path in (link, state) if path.exists())]
+    files = [str(path) for path in state.iterdir() if path.name != "kept"] if state.exists() else []
+    return [*cgroups, *mounts, *left, *files, *([str(link)] if link.exists() else [])]
 
 
 def sysctls() -> dict[str, str]:
@@ -93,7 +95,7 @@ def test_a_node_ends_with_the_process_that_started_it_and_its_slot_is_cleared(cl
     assert len(processes) >= 2
     until(lambda: not any(psutil.pid_exists(pid) for pid in processes), SECONDS, "the node to end")
     assert state.exists()
-    take_slot(cache_dir(os.environ), [slot]).lock.close()
+    slots.take(cache_dir(os.environ), [slot]).lock.close()
     assert traces(Addresses(slot), state) == []
 
 
@@ -101,7 +103,7 @@ def test_a_node_ends_with_the_process_that_started_it_and_its_slot_is_cleared(cl
 def detached(cluster: Cluster) -> Iterator[Node]:
     """A node that nobody holds, as one that was started by hand."""
     cache = cache_dir(os.environ)
-    node = create(take_slot(cache, SLOTS[1:]), make_ready(cache), detached=True)
+    node = create(slots.take(cache, slots.TESTS), make_ready(cache), detached=True)
     yield node
     node.stop()
 
@@ -109,7 +111,7 @@ def detached(cluster: Cluster) -> Iterator[Node]:
 def test_a_node_that_was_started_by_hand_is_ended_by_its_slot(detached: Node) -> None:
     processes = inside(int((detached.state / "pid").read_text()))
     assert processes
-    end(cache_dir(os.environ), [detached.addresses.slot])
+    slots.end(cache_dir(os.environ), [detached.addresses.slot])
     assert not [pid for pid in processes if psutil.pid_exists(pid)]
     assert traces(detached.addresses, detached.state) == []
 

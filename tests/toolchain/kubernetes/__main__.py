@@ -10,12 +10,12 @@ import click
 
 from infra.paths import cache_dir
 from scripts.steps import SetUpError, Step, say
+from tests.toolchain.kubernetes import slots
 from tests.toolchain.kubernetes.addresses import Addresses
 from tests.toolchain.kubernetes.cluster import Cluster, create, make_ready
-from tests.toolchain.kubernetes.node import NodeError, end, take_slot
 from tests.toolchain.kubernetes.programs import prepare, prepare_provider
-
-BY_HAND = range(1)
+from tests.toolchain.kubernetes.slots import BY_HAND
+from tests.toolchain.kubernetes.waiting import NodeError
 
 
 @click.group(help=__doc__)
@@ -39,7 +39,7 @@ def up(dns: bool, policies: bool) -> None:
     toolchain = make_ready(cache)
     with Step("A cluster of one node"):
         try:
-            slot = take_slot(cache, BY_HAND)
+            slot = slots.take(cache, BY_HAND)
         except SetUpError:
             raise SetUpError("it is up already, here or from another cache: `down` ends it") from None
         node = create(slot, toolchain, detached=True)
@@ -54,7 +54,7 @@ def up(dns: bool, policies: bool) -> None:
 @main.command()
 def down() -> None:
     """End the cluster that `up` has started, and remove all that it has left."""
-    end(cache_dir(os.environ), BY_HAND)
+    slots.end(cache_dir(os.environ), BY_HAND)
 
 
 @main.command()

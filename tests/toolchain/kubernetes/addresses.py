@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A node takes a slot; each slot has addresses of its own. Slot 0 is for a cluster started by hand.
-SLOTS = range(16)
-
 
 @dataclass(frozen=True)
 class Addresses:

@@ -12,13 +12,18 @@ from typing import Any
 
 import httpx
 
-from tests.toolchain.kubernetes import daemons, debian, pki
-from tests.toolchain.kubernetes.addresses import SLOTS, Addresses
-from tests.toolchain.kubernetes.node import Node, NodeError, Slot, take_slot, until
+from tests.toolchain.kubernetes import daemons, debian, images, pki, slots
+from tests.toolchain.kubernetes.addresses import Addresses
+from tests.toolchain.kubernetes.images import Images
+from tests.toolchain.kubernetes.node import Node
 from tests.toolchain.kubernetes.programs import Toolchain, prepare
+from tests.toolchain.kubernetes.slots import Slot
+from tests.toolchain.kubernetes.waiting import NodeError, until
 
 API_SECONDS = 90.0
 READY_SECONDS = 60.0
+# Some end a few times until what they need is there.
+GIVE_UP_ENDS = 8
 DNS_MANIFEST = Path(__file__).with_name("dns.yaml")
 HEALTH_PORT = 20244
 
@@ -35,6 +40,7 @@ class Cluster:
         self.context = node.addresses.name
         # Plain HTTP; images are pushed to and pulled from HOST:PORT/NAME.
         self.registry = node.addresses.registry
+        self.images = Images(node)
 
     @classmethod
     @contextmanager
@@ -46,8 +52,7 @@ class Cluster:
         """
         toolchain = make_ready(cache)
         with ExitStack() as stack:
-            # Slot 0 is for one that was started by hand.
-            node = create(take_slot(cache, SLOTS[1:]), toolchain)
+            node = create(slots.take(cache, slots.TESTS), toolchain)
             stack.callback(node.stop)
             cluster = cls(node, toolchain)
             cluster.start(dns=dns, policies=policies)
@@ -56,7 +61,11 @@ class Cluster:
     def start(self, *, dns: bool, policies: bool) -> None:
         """Start the programs, each when what it needs answers; raises NodeError."""
         self.node.start(*daemons.FIRST)
-        until(self._containerd_answers, READY_SECONDS, "containerd", self._ended)
+        until(self.images.answers, READY_SECONDS, "containerd", self._ended)
+        if self.images.forget_containers():
+            # It has read them already.
+            self.node.restart("containerd")
+            until(self.images.answers, READY_SECONDS, "containerd", self._ended)
         for name in ("pause", *(["dns"] if dns else [])):
             self.load_image(self.toolchain.image(name))
         with self._api() as api:
@@ -75,6 +84,7 @@ class Cluster:
         if dns:
             self.kubectl("apply", "-f", "-", stdin=DNS_MANIFEST.read_text().replace("@ADDRESS@", self.addresses.dns))
             self.kubectl("-n", "kube-system", "rollout", "status", "deployment/dns", "--timeout=90s", timeout=100)
+        self.node.slot.whole.touch()
 
     def kubectl(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> str:
         """Call the real kubectl and give what it printed; raises NodeError with what it said where it fails."""
@@ -92,11 +102,8 @@ class Cluster:
         return done.stdout
 
     def load_image(self, archive: Path) -> list[str]:
-        """Put the images of an archive (`docker save`, or OCI) into the node; gives their references."""
-        # By standard input, because the node has a /run and a /var/lib of its own.
-        with archive.open("rb") as file:
-            said = self.node.run(*daemons.CTR, "images", "import", "-", stdin=file, timeout=600)
-        return [line.split()[1] for line in said.splitlines() if line.startswith("unpacking ")]
+        """Put the images of an archive (`docker save`) into the node, unless they are there; gives their references."""
+        return self.images.load(archive)
 
     def diagnosis(self) -> str:
         """What a person would look at first after a failure: pods, events, and the end of each program's log."""
@@ -113,19 +120,10 @@ class Cluster:
         except (NodeError, subprocess.TimeoutExpired) as error:
             return str(error)
 
-    def _containerd_answers(self) -> bool:
-        try:
-            self.node.run(*daemons.CTR, "version", timeout=5)
-        except (NodeError, subprocess.TimeoutExpired):
-            return False
-        return True
-
     def _ended(self) -> str | None:
         """The log of a program that ended again and again, if there is one."""
-        log = (self.node.state / "log" / "init.log").read_text(errors="replace").splitlines()
-        ends = [line.split()[0] for line in log if " ended: " in line]
-        for name in sorted(set(ends)):
-            if ends.count(name) >= 5:
+        for name in (*daemons.FIRST, *daemons.THEN, daemons.POLICIES):
+            if self.node.ends(name) >= GIVE_UP_ENDS:
                 return f"{name} ends again and again:\n{self.node.log_tail(name)}"
         return None
 
@@ -147,6 +145,7 @@ def make_ready(cache: Path) -> Toolchain:
 def create(slot: Slot, toolchain: Toolchain, *, detached: bool = False) -> Node:
     """A node in a slot, furnished and linked to the host, none of its programs started yet."""
     (slot.state / "pki").mkdir(parents=True)
+    images.forget_tags(slot.kept / "registry")
     pki.make(slot.state / "pki", slot.addresses)
     daemons.write_configuration(slot.state, slot.addresses)
     return Node(slot, daemons.commands(toolchain, slot.addresses), detached=detached)

@@ -208,7 +208,7 @@ def _registry(addresses: Addresses) -> dict[str, Any]:
     return {
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": f"{HOME}/registry"}, "delete": {"enabled": True}},
+        "storage": {"filesystem": {"rootdirectory": f"{HOME}/kept/registry"}, "delete": {"enabled": True}},
         "http": {"addr": addresses.registry},
     }
 
@@ -221,7 +221,7 @@ server = "{address}"
 """
 CONTAINERD_TOML = f"""\
 version = 2
-root = "{HOME}/images"
+root = "{HOME}/kept/images"
 state = "{HOME}/containerd"
 disabled_plugins = [
   "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",

@@ -2,67 +2,26 @@
 
 from __future__ import annotations
 
-import errno
-import functools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import psutil
 
 from scripts.steps import SetUpError
-from tests.toolchain.kubernetes import debian
-from tests.toolchain.kubernetes.addresses import Addresses
+from tests.toolchain.kubernetes import debian, slots
+from tests.toolchain.kubernetes.slots import Slot
+from tests.toolchain.kubernetes.waiting import NodeError, until
 
 ROOT = Path(__file__).resolve().parents[3]
-CGROUPS = Path("/sys/fs/cgroup")
 BRIDGED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+SPACES = ["--mount", "--propagation=private", "--net", "--pid", "--mount-proc", "--uts", "--fork", "--kill-child"]
 START_SECONDS = 20.0
-END_SECONDS = 20.0
-
-
-class NodeError(Exception):
-    """The node did not do what it was asked to; the message has the end of the log that says why."""
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A place for one node: whoever holds `lock` owns the slot's addresses, state folder and cgroups.
-
-    The lock is a socket's name, so that it is of the whole machine, as the addresses are, and is let go of by dying.
-    """
-
-    addresses: Addresses
-    state: Path
-    lock: socket.socket
-
-
-def take_slot(cache: Path, slots: Iterable[int]) -> Slot:
-    """The first free slot, cleared of what a killed run has left; raises SetUpError where all are taken."""
-    for number in slots:
-        slot = Slot(Addresses(number), _state(cache, number), socket.socket(socket.AF_UNIX))
-        if _free(slot):
-            clear(slot)
-            return slot
-        slot.lock.close()
-    raise SetUpError("every slot for a node is taken: end one of those that run")
-
-
-def clear(slot: Slot) -> None:
-    """Remove a dead node's cgroups and state; the kernel removes its processes, mounts and, in a while, the link."""
-    link = Path("/sys/class/net", slot.addresses.link)
-    until(lambda: not link.exists(), END_SECONDS, f"the link {link.name} to go")
-    until(lambda: _without_cgroups(slot.addresses.name), END_SECONDS, f"the cgroups {slot.addresses.name} to be empty")
-    # Were something mounted below, it would be left alone.
-    subprocess.run(["rm", "-rf", "--one-file-system", str(slot.state)], check=True)
 
 
 class Node:
@@ -74,7 +33,7 @@ class Node:
         self.state = slot.state
         self.addresses = slot.addresses
         _require_bridged()
-        for folder in _cgroups(self.addresses.name):
+        for folder in slots.cgroups(self.addresses.name):
             folder.mkdir(exist_ok=True)
         (self.state / "log").mkdir()
         (self.state / "commands.json").write_text(json.dumps({name: list(each) for name, each in commands.items()}))
@@ -92,20 +51,10 @@ class Node:
         slot.lock.close()
 
     def _spawn(self, detached: bool) -> subprocess.Popen[bytes]:
-        spaces = [
-            "--mount",
-            "--net",
-            "--pid",
-            "--uts",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "--propagation=private",
-        ]
         program = [sys.executable, "-m", "tests.toolchain.kubernetes.init", str(self.state), self.addresses.name]
         with (self.state / "log" / "init.log").open("wb") as log:
             return subprocess.Popen(
-                ["unshare", *spaces, *program, *([] if detached else ["lifeline"])],
+                ["unshare", *SPACES, *program, *([] if detached else ["lifeline"])],
                 cwd=ROOT,
                 # Nothing is ever written to it: that it ends when this process does is what it is for.
                 stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
@@ -143,6 +92,17 @@ class Node:
         """Kill programs of the node; they stay dead until `start`."""
         self._tell(f"stop {name}\n" for name in names)
 
+    def restart(self, name: str) -> None:
+        """Kill a program of the node, and start it again once it is gone; raises NodeError."""
+        before = self.ends(name)
+        self.kill(name)
+        until(lambda: self.ends(name) > before, slots.END_SECONDS, f"{name} to end")
+        self.start(name)
+
+    def ends(self, name: str) -> int:
+        """How often a program of the node has ended so far."""
+        return (self.state / "log" / "init.log").read_text(errors="replace").count(f"{name} ended: ")
+
     def _tell(self, lines: Iterable[str]) -> None:
         with (self.state / "control").open("ab", buffering=0) as control:
             control.write("".join(lines).encode())
@@ -163,22 +123,10 @@ class Node:
         self.slot.lock.close()
         for child in psutil.Process(self._process.pid).children() if self._process.poll() is None else []:
             child.kill()
-        self._process.wait(END_SECONDS)
+        self._process.wait(slots.END_SECONDS)
         if self._process.stdin:
             self._process.stdin.close()
-        end(self.state.parents[2], [self.addresses.slot])
-
-
-def end(cache: Path, slots: Iterable[int]) -> None:
-    """End the nodes in some slots, whoever started them, and remove what they have left."""
-    for number in slots:
-        slot = Slot(Addresses(number), _state(cache, number), socket.socket(socket.AF_UNIX))
-        with slot.lock:
-            if not _free(slot) and (slot.state / "pid").exists():
-                # The lock says that it lives, so the number is still its own.
-                psutil.Process(int((slot.state / "pid").read_text())).kill()
-            until(functools.partial(_free, slot), END_SECONDS, f"{slot.addresses.name} to end")
-            clear(slot)
+        slots.end(self.state.parents[2], [self.addresses.slot])
 
 
 def run(pid: int, *command: str, stdin: IO[bytes] | None = None, timeout: float = 60.0) -> str:
@@ -198,39 +146,6 @@ def run(pid: int, *command: str, stdin: IO[bytes] | None = None, timeout: float 
     return done.stdout.decode(errors="replace")
 
 
-def _state(cache: Path, number: int) -> Path:
-    return cache / "toolchain" / "nodes" / str(number)
-
-
-def _free(slot: Slot) -> bool:
-    """Take a slot's lock, if the last process of the node that had it has ended."""
-    try:
-        # The zero makes it a name that no file has and that the kernel forgets (unix(7)).
-        slot.lock.bind(f"\0{slot.addresses.name}")
-    except OSError as error:
-        # EINVAL: this very socket has the name already.
-        return error.errno == errno.EINVAL
-    return True
-
-
-def _cgroups(name: str) -> list[Path]:
-    """The node's cgroup: one folder, or with version 1 one for each controller."""
-    if (CGROUPS / "cgroup.controllers").exists():
-        return [CGROUPS / name]
-    return [folder / name for folder in CGROUPS.iterdir() if folder.is_dir() and not folder.is_symlink()]
-
-
-def _without_cgroups(name: str) -> bool:
-    """Remove a node's cgroups, innermost first; False while a process that was killed is not gone from one."""
-    for top in _cgroups(name):
-        for folder, _, _ in os.walk(top, topdown=False):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                return False
-    return True
-
-
 def _require_bridged() -> None:
     """NetworkPolicies need packets between pods to pass iptables; raises SetUpError where the kernel can't do that."""
     if BRIDGED.exists():
@@ -247,17 +162,3 @@ def _ip(*arguments: str) -> None:
     )
     if done.returncode != 0:
         raise NodeError(f"`ip {' '.join(arguments)}`: {done.stderr.strip()}")
-
-
-def until(
-    check: Callable[[], bool], seconds: float, what: str, failed: Callable[[], str | None] = lambda: None
-) -> None:
-    """Wait for a check to hold; raises NodeError with what `failed` says, or when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        why = failed()
-        if why is not None:
-            raise NodeError(f"waited for {what}: {why}")
-        if time.monotonic() > deadline:
-            raise NodeError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.05)
