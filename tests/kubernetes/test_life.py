@@ -17,6 +17,7 @@ from tests.kubernetes import agnhost
 from tests.toolchain.kubernetes import slots
 from tests.toolchain.kubernetes.addresses import Addresses
 from tests.toolchain.kubernetes.cluster import Cluster, create, make_ready
+from tests.toolchain.kubernetes.images import Images
 from tests.toolchain.kubernetes.init import HOME, SYSCTLS
 from tests.toolchain.kubernetes.node import ROOT, Node
 from tests.toolchain.kubernetes.waiting import until
@@ -97,6 +98,39 @@ def test_a_node_ends_with_the_process_that_started_it_and_its_slot_is_cleared(cl
     assert state.exists()
     slots.take(cache_dir(os.environ), [slot]).lock.close()
     assert traces(Addresses(slot), state) == []
+
+
+def test_images_stay_for_the_next_node_unless_a_start_has_failed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = cache_dir(os.environ)
+    slot = slots.take(cache, slots.TESTS)
+    number = slot.addresses.slot
+    monkeypatch.setattr(slots, "KEEPS", number)
+
+    def images_of_a_node(slot: slots.Slot, load: bool, good: bool) -> set[str]:
+        node = create(slot, cluster.toolchain)
+        try:
+            node.start("containerd")
+            images = Images(node)
+            until(images.answers, SECONDS, "containerd to answer")
+            if load:
+                images.load(cluster.toolchain.image("pause"))
+            if good:
+                slot.whole.touch()
+            return {name for name in images.digests() if not name.startswith("sha256:")}
+        finally:
+            node.stop()
+
+    try:
+        assert images_of_a_node(slot, load=True, good=True) == {cluster.toolchain.reference("pause")}
+        assert images_of_a_node(slots.take(cache, [number]), load=False, good=False) == {
+            cluster.toolchain.reference("pause")
+        }
+        assert images_of_a_node(slots.take(cache, [number]), load=False, good=False) == set()
+    finally:
+        monkeypatch.undo()
+        slots.take(cache, [number]).lock.close()
 
 
 @pytest.fixture

@@ -69,34 +69,42 @@ class Cluster:
         for name in ("pause", *(["dns"] if dns else [])):
             self.load_image(self.toolchain.image(name))
         with self._api() as api:
-            # The controller manager ends where it finds no roles, which the API server makes at its first start.
-            until(lambda: _answers(api, "/readyz"), API_SECONDS, "the API server", self._ended)
+            system = "/api/v1/namespaces/kube-system"
+            until(
+                lambda: _answers(api, "/readyz") and _answers(api, system), API_SECONDS, "the API server", self._ended
+            )
+            if dns:
+                self.kubectl("apply", "-f", "-", stdin=DNS_MANIFEST.read_text().replace("@IP@", self.addresses.dns))
+            # Earlier, the controller manager would have ended for want of the roles that the API server makes.
             self.node.start(*daemons.THEN)
             until(lambda: _node_ready(api, self.context), READY_SECONDS, "the node to be Ready", self._ended)
+            if policies:
+                # It too would have ended, for want of a node.
+                self.node.start(daemons.POLICIES)
             # Without it no pod is admitted.
             account = "/api/v1/namespaces/default/serviceaccounts/default"
             until(lambda: _answers(api, account), READY_SECONDS, "the default service account", self._ended)
         if policies:
-            # It ends where it finds no node.
-            self.node.start(daemons.POLICIES)
             with httpx.Client(base_url=f"http://{self.address}:{HEALTH_PORT}", trust_env=False) as router:
                 until(lambda: _answers(router, "/healthz"), READY_SECONDS, "kube-router", self._ended)
         if dns:
-            self.kubectl("apply", "-f", "-", stdin=DNS_MANIFEST.read_text().replace("@ADDRESS@", self.addresses.dns))
             self.kubectl("-n", "kube-system", "rollout", "status", "deployment/dns", "--timeout=90s", timeout=100)
         self.node.slot.whole.touch()
 
     def kubectl(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> str:
         """Call the real kubectl and give what it printed; raises NodeError with what it said where it fails."""
-        done = subprocess.run(
-            [self.toolchain.kubectl, *arguments],
-            input=stdin,
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(self.node.state / "discovery")},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        environ = {"KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(self.node.state / "discovery")}
+        try:
+            done = subprocess.run(
+                [self.toolchain.kubectl, *arguments],
+                input=stdin,
+                env=os.environ | environ,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired:
+            raise NodeError(f"`kubectl {' '.join(arguments)}` has not ended within {timeout:.0f} s") from None
         if done.returncode != 0:
             raise NodeError(f"`kubectl {' '.join(arguments)}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
@@ -117,7 +125,7 @@ class Cluster:
     def _ask(self, *arguments: str) -> str:
         try:
             return "\n".join(self.kubectl(*arguments, "--request-timeout=5s").splitlines()[-40:])
-        except (NodeError, subprocess.TimeoutExpired) as error:
+        except NodeError as error:
             return str(error)
 
     def _ended(self) -> str | None:

@@ -85,7 +85,7 @@ class Node:
             _ip("route", "add", network, "via", self.addresses.node)
 
     def start(self, *names: str) -> None:
-        """Start programs of the node, or start them again after `stop_programs`."""
+        """Start programs of the node, or start them again after `kill`."""
         self._tell(f"start {name}\n" for name in names)
 
     def kill(self, *names: str) -> None:
@@ -109,7 +109,21 @@ class Node:
 
     def run(self, *command: str, stdin: IO[bytes] | None = None, timeout: float = 60.0) -> str:
         """Run a command inside the node and give what it printed; raises NodeError where it fails."""
-        return run(self._pid, *command, stdin=stdin, timeout=timeout)
+        enter = ["nsenter", f"--target={self._pid}", "--mount", "--net", "--pid", "--uts"]
+        try:
+            done = subprocess.run(
+                [*enter, *command],
+                stdin=stdin or subprocess.DEVNULL,
+                env={**os.environ, "PATH": debian.PATH},
+                capture_output=True,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired:
+            raise NodeError(f"`{' '.join(command)}` in the node has not ended within {timeout:.0f} s") from None
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip()
+            raise NodeError(f"`{' '.join(command)}` in the node ended with status {done.returncode}: {said}")
+        return done.stdout.decode(errors="replace")
 
     def log_tail(self, name: str, lines: int = 20) -> str:
         """The end of a program's log."""
@@ -127,23 +141,6 @@ class Node:
         if self._process.stdin:
             self._process.stdin.close()
         slots.end(self.state.parents[2], [self.addresses.slot])
-
-
-def run(pid: int, *command: str, stdin: IO[bytes] | None = None, timeout: float = 60.0) -> str:
-    """Run a command in the namespaces of the node whose first process is `pid`; raises NodeError where it fails."""
-    enter = ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "--uts"]
-    done = subprocess.run(
-        [*enter, *command],
-        stdin=stdin or subprocess.DEVNULL,
-        env={**os.environ, "PATH": debian.PATH},
-        capture_output=True,
-        timeout=timeout,
-        check=False,
-    )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip()
-        raise NodeError(f"`{' '.join(command)}` in the node ended with status {done.returncode}: {said}")
-    return done.stdout.decode(errors="replace")
 
 
 def _require_bridged() -> None:

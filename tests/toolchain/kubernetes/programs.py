@@ -6,8 +6,7 @@ import fcntl
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,15 +58,17 @@ class Toolchain:
 def prepare(cache: Path) -> Toolchain:
     """The cluster's programs and images, built where they are missing; raises SetUpError."""
     folder = cache / "toolchain" / f"kubernetes-{fingerprint(NODE)}"
-    with _built_once(cache, folder):
-        if not folder.exists():
-            partial = _empty(folder.with_name(f"{folder.name}.partial"))
-            _build_node(partial / "bin", cache)
-            (partial / "images").mkdir()
-            for name, program in IMAGES.items():
-                content = {program: (partial / "bin" / name).read_bytes()}
-                archive.write(partial / "images" / f"{name}.tar", Toolchain.reference(name), [program], content)
-            partial.rename(folder)
+
+    def build() -> None:
+        partial = _empty(folder.with_name(f"{folder.name}.partial"))
+        _build_node(partial / "bin", cache)
+        (partial / "images").mkdir()
+        for name, program in IMAGES.items():
+            content = {program: (partial / "bin" / name).read_bytes()}
+            archive.write(partial / "images" / f"{name}.tar", Toolchain.reference(name), [program], content)
+        partial.rename(folder)
+
+    once(cache, folder, build)
     return Toolchain(folder)
 
 
@@ -75,14 +76,31 @@ def prepare_provider(cache: Path) -> Path:
     """Pulumi's Kubernetes provider, built if need be, as a plugin of the cache's PULUMI_HOME; raises SetUpError."""
     folder = cache / "pulumi-home" / "plugins" / f"resource-kubernetes-v{PROVIDER_VERSION}"
     program = folder / "pulumi-resource-kubernetes"
-    with _built_once(cache, program):
-        if not program.exists():
-            built = _empty(cache / "toolchain" / "provider.partial") / program.name
-            _build_provider(built, cache)
-            folder.mkdir(parents=True, exist_ok=True)
-            built.replace(program)
-            built.parent.rmdir()
+
+    def build() -> None:
+        built = _empty(cache / "toolchain" / "provider.partial") / program.name
+        _build_provider(built, cache)
+        folder.mkdir(parents=True, exist_ok=True)
+        built.replace(program)
+        built.parent.rmdir()
+
+    once(cache, program, build)
     return program
+
+
+def once(cache: Path, result: Path, build: Callable[[], None]) -> None:
+    """Call `build`, which makes `result` appear all at once, unless it is there; one process of a machine builds."""
+    if result.exists():
+        return
+    (cache / "toolchain").mkdir(parents=True, exist_ok=True)
+    with open(cache / "toolchain" / "build.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"    another process is building in {cache / 'toolchain'}: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not result.exists():
+            build()
 
 
 def fingerprint(module: Path) -> str:
@@ -142,19 +160,3 @@ def _empty(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
-
-
-@contextmanager
-def _built_once(cache: Path, result: Path) -> Iterator[None]:
-    """Hold the lock of all builds, unless there is nothing to build."""
-    if result.exists():
-        yield
-        return
-    (cache / "toolchain").mkdir(parents=True, exist_ok=True)
-    with open(cache / "toolchain" / "build.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"    another process is building in {cache / 'toolchain'}: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
