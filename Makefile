@@ -3,7 +3,7 @@ STACK ?= local
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-kubernetes check bench set-up
+.PHONY: help up down test test-kubernetes check bench lock set-up
 
 help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -30,3 +30,6 @@ test-kubernetes: set-up ## what runs on a real cluster, as root; the first time 
 
 bench: set-up ## figures, beside transformers
 	$(BIN)/python -m tests.bench
+
+lock: set-up ## lock the packages anew, after a change of pyproject.toml
+	@$(BIN)/python -m scripts.lock

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-COMMANDS = ("up", "preview", "refresh", "down", "status", "verify", "history", "rollback", "cancel")
+COMMANDS = ("up", "preview", "refresh", "down", "status", "verify", "history", "rollback", "images", "cancel")
 
 
 class Lazy(click.Group):

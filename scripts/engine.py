@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -121,6 +121,13 @@ class Engine:
             done = self._cli.run(arguments, str(self.project), self._environ)
         found: dict[str, Any] = json.loads(done.stdout or "{}")
         return found
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Set keys of the stack's configuration, such as `images.registry`, in its file."""
+        pairs = [part for key, value in values.items() for part in ("--plaintext", f"{PROJECT}:{key}={value}")]
+        assert self._stack is not None  # made where it does not exist yet
+        # By the CLI, which keeps the rest of the file as it is.
+        self.pulumi("config", "set-all", "--path", *pairs)
 
     def cancel(self) -> None:
         """Take away the lock of an operation that is dead."""

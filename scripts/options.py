@@ -13,8 +13,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 TAKEN = ("state", "releases", "images")
 
 
-def _valid(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if not NAME.fullmatch(value):
+def _valid(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not NAME.fullmatch(value):
         raise click.BadParameter("a stack's name has up to 32 letters, digits, '-', '_' and '.'")
     if value in TAKEN:
         raise click.BadParameter(f"{', '.join(TAKEN)} are no names for a stack")
@@ -22,6 +22,7 @@ def _valid(_context: click.Context, _option: click.Parameter, value: str) -> str
 
 
 stack_option = click.option("--stack", default="local", show_default=True, callback=_valid, help="Name of the stack.")
+optional_stack_option = click.option("--stack", callback=_valid, help="Name of a stack.")
 config_option = click.option(
     "--config-file",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
