@@ -22,13 +22,13 @@ check: set-up ## format, lint and types; fast
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Building the real cluster's programs takes twenty minutes the first time, so its tests have a target of their own.
-test: check ## everything but the cluster's tests, with the real Pulumi CLI and the real model
-	$(BIN)/python -m pytest -p tests.skips --ignore tests/kubernetes
-	@echo "the tests on a real Kubernetes node are run by: make test-kubernetes"
+# Images and the real cluster need root, and their first build takes half an hour: a target of their own.
+test: check ## everything but images and the cluster, with the real Pulumi CLI and the real model
+	$(BIN)/python -m pytest -p tests.skips --ignore tests/kubernetes --ignore tests/images
+	@echo "images and the tests on a real Kubernetes node are run by: make test-kubernetes"
 
-test-kubernetes: set-up ## what runs on a real cluster, as root; the first time builds one
-	$(BIN)/python -m pytest -p tests.skips tests/kubernetes
+test-kubernetes: set-up ## images, and what runs on a real cluster, as root; the first time builds one
+	$(BIN)/python -m pytest -p tests.skips tests/images tests/kubernetes
 
 bench: set-up ## figures, beside transformers
 	$(BIN)/python -m tests.bench
