@@ -57,6 +57,7 @@ class Docker:
         home.mkdir(parents=True, exist_ok=True)
         with open(home / "lock", "w") as lock, tempfile.TemporaryDirectory(prefix="docker-") as folder:
             _take(lock, home)
+            _clean_up_after_a_killed_run(home / "folder", Path(folder))
             with _daemon(Path(folder), home / "data") as socket:
                 docker = cls(socket)
                 docker.remove_containers()
@@ -162,9 +163,22 @@ def _stop(daemon: subprocess.Popen[bytes], folder: Path) -> None:
         # Its session holds its containerd, too.
         os.killpg(daemon.pid, signal.SIGKILL)
         daemon.wait(STOP_SECONDS)
+    _unmount(folder)
+
+
+def _unmount(folder: Path) -> None:
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for mount in sorted((name for name in mounts if name.startswith(f"{folder}/")), reverse=True):
         subprocess.run(["umount", "--lazy", mount], check=False)
+
+
+def _clean_up_after_a_killed_run(note: Path, folder: Path) -> None:
+    """Its daemon has ended with it; its folder is still there. The note says which it was, and from now on is ours."""
+    if note.exists():
+        before = Path(note.read_text())
+        _unmount(before)
+        shutil.rmtree(before, ignore_errors=True)
+    note.write_text(str(folder))
 
 
 def _end(log: Path) -> str:
