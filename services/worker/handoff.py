@@ -11,6 +11,7 @@ from services.common import logs
 from services.common.errors import DiphaseError, KvUnavailable
 from services.common.http_client import HttpClient
 from services.common.settings import WorkerSettings
+from services.common.tls import Certificates
 from services.common.wire import KvTransferParams, LeaseRequest
 from services.kv.directory_client import DirectoryClient
 from services.kv.handle import make_handle, verify
@@ -30,7 +31,13 @@ class Handoff:
     """Lives on the event loop; pulls run in the engine's fetch threads."""
 
     def __init__(
-        self, settings: WorkerSettings, engine_id: str, engine: Engine, pool: SharedPool, client: HttpClient
+        self,
+        settings: WorkerSettings,
+        engine_id: str,
+        engine: Engine,
+        pool: SharedPool,
+        client: HttpClient,
+        tls: Certificates | None = None,
     ) -> None:
         self._settings = settings
         self._engine_id = engine_id
@@ -38,7 +45,7 @@ class Handoff:
         self._pool = pool
         self._directory = DirectoryClient(client, settings.kv_url)
         self._notices: set[asyncio.Task[None]] = set()
-        self._puller = TransferClient()
+        self._puller = TransferClient(tls)
         self._keeper = LeaseKeeper(
             pool, engine.free, lease_seconds=settings.kv_lease_seconds, ttl_seconds=settings.kv_ttl_seconds
         )
@@ -50,6 +57,7 @@ class Handoff:
             unix_path=settings.kv_socket if shared else None,
             tcp_host=None if shared else settings.kv_transfer_host,
             tcp_port=settings.kv_transfer_port,
+            certificates=tls,
             timeout=settings.kv_transfer_timeout_seconds,
             on_served=_count_served,
         )

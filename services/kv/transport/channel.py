@@ -39,11 +39,16 @@ class Channel:
     After any of them the stream is out of step: close the channel.
     """
 
+    generation = 0  # of the certificates that it was made with, where it was
+
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         sock.settimeout(None)  # the kernel keeps the time, see _limit
         if sock.family != getattr(socket, "AF_UNIX", None):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def begin(self, deadline: Deadline) -> None:
+        """Get ready for the first frame: nothing is to be done here."""
 
     def connect(self, path: str, deadline: Deadline) -> None:
         """Connect to a Unix socket; waits while its queue is full."""

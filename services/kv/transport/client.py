@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from services.common.errors import KvUnavailable
 from services.common.settings import Transport
+from services.common.tls import Certificates
 from services.common.wire import KvTransferParams
 from services.kv.checksum import check_block_ids, kv_checksum
 from services.kv.pool import AttachedPool, Bytes
@@ -27,10 +28,14 @@ class Transfer:
 
 
 class TransferClient:
-    """Thread-safe; keeps connections and mappings between pulls. Call `sweep` every second or so."""
+    """Thread-safe; keeps connections and mappings between pulls. Call `sweep` every second or so.
 
-    def __init__(self) -> None:
+    With `certificates`, what comes by TCP comes inside TLS.
+    """
+
+    def __init__(self, certificates: Certificates | None = None) -> None:
         self._peers = Peers()
+        self._certificates = certificates
 
     def pull(
         self,
@@ -52,7 +57,7 @@ class TransferClient:
         started, deadline = time.monotonic(), Deadline(timeout)
         peer = self._peers.begin(_address(handle, transport), handle.remote_engine_id or "")
         try:
-            _Pull(self._peers, peer, handle, transport, deadline).run(pool, block_ids)
+            _Pull(self._peers, peer, handle, transport, deadline, self._certificates).run(pool, block_ids)
         except TimeoutError:
             raise KvUnavailable(f"{_name(handle)}: not here within {timeout:.1f} s by {transport}") from None
         except (OSError, ProtocolError) as error:
@@ -65,7 +70,7 @@ class TransferClient:
 
     def sweep(self) -> None:
         """Let go of servers that are gone, and of their memory."""
-        self._peers.sweep()
+        self._peers.sweep(0 if self._certificates is None else self._certificates.generation)
 
     def close(self) -> None:
         """Let go of all servers."""
@@ -76,10 +81,17 @@ class _Pull:
     """One pull from one peer."""
 
     def __init__(
-        self, peers: Peers, peer: Peer, handle: KvTransferParams, transport: Transport, deadline: Deadline
+        self,
+        peers: Peers,
+        peer: Peer,
+        handle: KvTransferParams,
+        transport: Transport,
+        deadline: Deadline,
+        certificates: Certificates | None,
     ) -> None:
         self._peers, self._peer, self._handle = peers, peer, handle
         self._transport, self._deadline = transport, deadline
+        self._certificates = certificates
 
     def run(self, pool: Bytes, block_ids: Sequence[int]) -> None:
         """Bring the bytes; raises OSError, ProtocolError or KvUnavailable, and then the connection is closed."""
@@ -120,9 +132,9 @@ class _Pull:
 
     def _connect(self) -> Channel:
         address = self._peer.address
-        return (
-            shm.connect(address, self._deadline) if isinstance(address, str) else tcp.connect(*address, self._deadline)
-        )
+        if isinstance(address, str):
+            return shm.connect(address, self._deadline)
+        return tcp.connect(*address, self._deadline, self._certificates)
 
     def _ask(self, channel: Channel) -> tuple[Message, AttachedPool | None]:
         """The answer, and with shm the peer's pool."""

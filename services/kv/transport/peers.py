@@ -74,11 +74,13 @@ class Peers:
         with self._lock:
             self._forget(peer)
 
-    def sweep(self) -> None:
-        """Drop connections that their server has closed, and peers that none is left to."""
+    def sweep(self, generation: int = 0) -> None:
+        """Drop connections that their server has closed or that were made with other certificates than those of
+        `generation`, and peers that none is left to.
+        """
         with self._lock:
             for peer in list(self._peers.values()):
-                for channel in [c for c in peer.idle if not c.is_quiet()]:
+                for channel in [c for c in peer.idle if c.generation not in (0, generation) or not c.is_quiet()]:
                     channel.close()
                     peer.idle.remove(channel)
                 if not peer.idle and not peer.busy:

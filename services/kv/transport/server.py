@@ -18,12 +18,14 @@ from pathlib import Path
 from services.common import logs
 from services.common.errors import KvUnavailable
 from services.common.settings import Transport
+from services.common.tls import Certificates
 from services.kv.keeper import LeaseKeeper
 from services.kv.lease import Lease
 from services.kv.transport import tcp
 from services.kv.transport.channel import Channel, Deadline
 from services.kv.transport.listeners import listen_tcp, listen_unix
 from services.kv.transport.protocol import VERSION, Close, Grant, Open, PeerClosed, ProtocolError, Refuse
+from services.kv.transport.secure import HANDSHAKE_SECONDS, SecureChannel
 
 IDLE_SECONDS = 300.0  # how long a connection may lie unused
 _STOP_SECONDS = 5.0
@@ -49,9 +51,10 @@ class _Connection:
 class TransferServer:
     """Serves what `leases` keeps, from construction until `stop`.
 
-    `unix_path` and `tcp_host` say where to listen; None leaves a transport out. `timeout` is the most that one transfer
-    may take, in seconds; beyond `max_connections` the longest idle one gives way, and if none is idle newcomers wait.
-    `on_served` is called after each transfer that went well, from its thread.
+    `unix_path` and `tcp_host` say where to listen; None leaves a transport out. With `certificates`, TCP is inside TLS
+    and for who shows one of the same CA. `timeout` is the most that one transfer may take, in seconds; beyond
+    `max_connections` the longest idle one gives way, and if none is idle newcomers wait. `on_served` is called after
+    each transfer that went well, from its thread.
     """
 
     def __init__(
@@ -62,12 +65,14 @@ class TransferServer:
         unix_path: Path | None = None,
         tcp_host: str | None = None,
         tcp_port: int = 0,
+        certificates: Certificates | None = None,
         timeout: float,
         max_connections: int = 64,
         on_served: Callable[[Served], None] = lambda _served: None,
     ) -> None:
         self._leases = leases
         self._engine_id = engine_id
+        self._certificates = certificates
         self._timeout = timeout
         self._on_served = on_served
         self._slots = threading.Semaphore(max_connections)
@@ -129,12 +134,17 @@ class TransferServer:
                     return
                 assert isinstance(key.fileobj, socket.socket)
                 try:
-                    sock, _ = key.fileobj.accept()
+                    channel = self._channel(key.fileobj.accept()[0], key.data)
                 except OSError as error:  # it went before we came, or no descriptors are left
                     _log.warning("kv_accept_failed", error=str(error))
                     self._stopping.wait(0.05)
                     continue
-                self._admit(Channel(sock), key.data)
+                self._admit(channel, key.data)
+
+    def _channel(self, sock: socket.socket, transport: Transport) -> Channel:
+        if transport == "tcp" and self._certificates is not None:
+            return SecureChannel(sock, self._certificates, server_side=True)
+        return Channel(sock)
 
     def _admit(self, channel: Channel, transport: Transport) -> None:
         deadline = time.monotonic() + self._timeout
@@ -160,6 +170,7 @@ class TransferServer:
     def _serve(self, connection: _Connection) -> None:
         channel = connection.channel
         try:
+            channel.begin(Deadline(min(self._timeout, HANDSHAKE_SECONDS)))
             while not self._stopping.is_set():
                 idle = connection.idle_since is not None
                 message = channel.receive(Deadline(IDLE_SECONDS if idle else self._timeout))

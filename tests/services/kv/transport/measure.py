@@ -14,12 +14,13 @@ import threading
 from pathlib import Path
 
 from services.common.settings import Transport
+from services.common.tls import Certificates
 from services.kv.pool import SharedPool
 from services.kv.transport.client import TransferClient
+from tests.services.common.certificates import Authority, mount
 from tests.services.kv.transport.peer import PeerProcess, peer
 
 BLOCK_BYTES = 2_949_120
-TRANSPORTS: tuple[Transport, ...] = ("shm", "tcp")
 
 
 def _spin(stop: threading.Event) -> None:
@@ -27,15 +28,17 @@ def _spin(stop: threading.Event) -> None:
         sum(range(1000))
 
 
-def _measure(server: PeerProcess, transport: Transport, blocks: int, repeats: int) -> None:
+def _measure(
+    server: PeerProcess, transport: Transport, blocks: int, repeats: int, tls: Certificates | None = None
+) -> None:
     handle = server.grant(f"req-{transport}-{blocks}", range(blocks), seed=1)
-    pool, client = SharedPool(blocks, BLOCK_BYTES), TransferClient()
+    pool, client = SharedPool(blocks, BLOCK_BYTES), TransferClient(tls)
     seconds = [client.pull(handle, pool.array, range(blocks), transport, 20.0).seconds for _ in range(repeats + 1)]
     client.close()
     first, rest = seconds[0] * 1e3, sorted(s * 1e3 for s in seconds[1:])
     print(
-        f"{transport}  {blocks:3d} blocks  {blocks * BLOCK_BYTES / 1e6:6.1f} MB   first {first:6.1f} ms   "
-        f"least {rest[0]:6.1f}   median {statistics.median(rest):6.1f}   worst {rest[-1]:6.1f}"
+        f"{'tls' if tls else transport}  {blocks:3d} blocks  {blocks * BLOCK_BYTES / 1e6:6.1f} MB   "
+        f"first {first:6.1f} ms   least {rest[0]:6.1f}   median {statistics.median(rest):6.1f}   worst {rest[-1]:6.1f}"
     )
     pool.close()
 
@@ -50,12 +53,20 @@ def main() -> None:
     if args.busy:
         threading.Thread(target=_spin, args=(stop,), daemon=True).start()
     with (
-        tempfile.TemporaryDirectory() as folder,
-        peer(Path(folder) / "kv.sock", num_blocks=32, block_bytes=BLOCK_BYTES) as server,
+        tempfile.TemporaryDirectory() as name,
+        peer(Path(name) / "kv.sock", num_blocks=32, block_bytes=BLOCK_BYTES) as server,
+        peer(
+            Path(name) / "tls.sock",
+            num_blocks=32,
+            block_bytes=BLOCK_BYTES,
+            tls=mount(Path(name) / "tls", Authority().internal()),
+        ) as secure,
     ):
-        for transport in TRANSPORTS:
-            for blocks in (8, 24):
-                _measure(server, transport, blocks, args.repeats)
+        certificates = Certificates("internal", Path(name) / "tls")
+        for blocks in (8, 24):
+            _measure(server, "shm", blocks, args.repeats)
+            _measure(server, "tcp", blocks, args.repeats)
+            _measure(secure, "tcp", blocks, args.repeats, certificates)
     stop.set()
 
 

@@ -1,7 +1,7 @@
 """A prefill worker's side of KV in a process of its own: pool, leases and transfer server, without an engine.
 
-`python peer.py CONFIG` with CONFIG as JSON: {socket, num_blocks, block_bytes, timeout, lease_seconds}. It writes one
-JSON line when it serves and one for each command on stdin:
+`python peer.py CONFIG` with CONFIG as JSON: {socket, num_blocks, block_bytes, timeout, lease_seconds, tls}. It writes
+one JSON line when it serves and one for each command on stdin:
 {"grant": id, "blocks": [...], "seed": n}, {"corrupt": block}, {"release": id}, {"sweep": true}, {"counts": true}.
 """
 
@@ -19,8 +19,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 
 from services.common import logs
+from services.common.tls import Certificates
 from services.common.wire import KvTransferParams, Layout
 from services.kv.handle import make_handle
 from services.kv.keeper import LeaseKeeper
@@ -28,6 +30,12 @@ from services.kv.pool import SharedPool
 from services.kv.transport.server import Served, TransferServer
 
 ROOT = Path(__file__).parents[4]
+WAYS = pytest.mark.parametrize(
+    ("transport", "tls"),
+    [("shm", False), ("tcp", False), ("tcp", True)],
+    ids=["shm", "tcp", "tls"],
+    indirect=["tls"],
+)
 LAYOUT = Layout("float32", 64, 2, 1, 8)
 TIMEOUT = 30.0
 
@@ -41,8 +49,16 @@ class Prefill:
     """The parts; also used inside a test's own process."""
 
     def __init__(
-        self, socket: str, *, num_blocks: int, block_bytes: int, timeout: float = 5.0, lease_seconds: float = 30.0
+        self,
+        socket: str,
+        *,
+        num_blocks: int,
+        block_bytes: int,
+        timeout: float = 5.0,
+        lease_seconds: float = 30.0,
+        tls: str | Path | None = None,
     ) -> None:
+        self.certificates = Certificates.of("internal", Path(tls) if tls else None)
         self.engine_id = uuid.uuid4().hex
         self.socket = socket
         self.pool = SharedPool(num_blocks, block_bytes)
@@ -54,6 +70,7 @@ class Prefill:
             self.engine_id,
             unix_path=Path(socket),
             tcp_host="127.0.0.1",
+            certificates=self.certificates,
             timeout=timeout,
             on_served=self.served.append,
         )
@@ -87,7 +104,7 @@ class PeerProcess:
 
     def __init__(self, socket: Path, **config: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, json.dumps({"socket": str(socket), **config})],
+            [sys.executable, __file__, json.dumps({"socket": str(socket), **config}, default=str)],
             cwd=ROOT,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
             stdin=subprocess.PIPE,

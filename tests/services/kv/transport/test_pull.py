@@ -20,12 +20,12 @@ import pytest
 
 from services.common.errors import KvUnavailable
 from services.common.settings import Transport
+from services.common.tls import Certificates
 from services.kv.pool import SharedPool
 from services.kv.transport.client import Transfer, TransferClient
-from tests.services.kv.transport.peer import ROOT, PeerProcess, content, peer
+from tests.services.kv.transport.peer import ROOT, WAYS, PeerProcess, content, peer
 
 BLOCK = 200_000  # bytes: no multiple of a page
-TRANSPORTS = pytest.mark.parametrize("transport", ["shm", "tcp"])
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def socket(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(socket: Path) -> Iterator[PeerProcess]:
-    with peer(socket, num_blocks=32, block_bytes=BLOCK) as process:
+def server(socket: Path, tls: Path | None) -> Iterator[PeerProcess]:
+    with peer(socket, tls=tls, num_blocks=32, block_bytes=BLOCK) as process:
         yield process
 
 
@@ -47,8 +47,8 @@ def pool() -> Iterator[SharedPool]:
 
 
 @pytest.fixture
-def client() -> Iterator[TransferClient]:
-    client = TransferClient()
+def client(tls: Path | None) -> Iterator[TransferClient]:
+    client = TransferClient(Certificates.of("internal", tls))
     yield client
     client.close()
 
@@ -66,7 +66,7 @@ def baseline(server: PeerProcess) -> None:
     until(lambda: server.ask(counts=True)["blocks_held"] == 0)
 
 
-@TRANSPORTS
+@WAYS
 def test_the_bytes_arrive_in_order(
     server: PeerProcess, pool: SharedPool, client: TransferClient, transport: Transport
 ) -> None:
@@ -84,7 +84,7 @@ def test_the_bytes_arrive_in_order(
     assert sorted(server.ask(release="req-1")["freed"]) == sorted(theirs)
 
 
-@TRANSPORTS
+@WAYS
 def test_many_threads_pull_at_once(
     server: PeerProcess, pool: SharedPool, client: TransferClient, transport: Transport
 ) -> None:
@@ -105,7 +105,7 @@ def test_many_threads_pull_at_once(
     baseline(server)
 
 
-@TRANSPORTS
+@WAYS
 def test_altered_bytes_are_refused(
     server: PeerProcess, pool: SharedPool, client: TransferClient, transport: Transport
 ) -> None:
@@ -127,7 +127,7 @@ FALSE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@TRANSPORTS
+@WAYS
 def test_a_false_handle_is_refused(
     server: PeerProcess, pool: SharedPool, client: TransferClient, transport: Transport
 ) -> None:
@@ -140,11 +140,11 @@ def test_a_false_handle_is_refused(
     baseline(server)
 
 
-@TRANSPORTS
+@WAYS
 def test_released_and_expired_kv_is_refused(
-    socket: Path, pool: SharedPool, client: TransferClient, transport: Transport
+    socket: Path, pool: SharedPool, client: TransferClient, transport: Transport, tls: Path | None
 ) -> None:
-    with peer(socket, num_blocks=4, block_bytes=BLOCK, lease_seconds=0.01) as server:
+    with peer(socket, tls=tls, num_blocks=4, block_bytes=BLOCK, lease_seconds=0.01) as server:
         handle = server.grant("req-1", [0], seed=1)
         time.sleep(0.02)
         with pytest.raises(KvUnavailable, match="expired"):
@@ -154,7 +154,7 @@ def test_released_and_expired_kv_is_refused(
             client.pull(handle, pool.array, [0], transport, 20)
 
 
-@TRANSPORTS
+@WAYS
 def test_blocks_of_another_size_are_refused(server: PeerProcess, client: TransferClient, transport: Transport) -> None:
     handle = server.grant("req-1", [0], seed=1)
     other = SharedPool(4, BLOCK + 4)
@@ -170,11 +170,11 @@ def test_wrong_arguments(server: PeerProcess, pool: SharedPool, client: Transfer
             client.pull(handle, pool.array, blocks, "shm", 20)
 
 
-@TRANSPORTS
+@WAYS
 def test_a_killed_server_is_unavailable_and_its_memory_let_go(
-    socket: Path, pool: SharedPool, client: TransferClient, transport: Transport
+    socket: Path, pool: SharedPool, client: TransferClient, transport: Transport, tls: Path | None
 ) -> None:
-    with peer(socket, num_blocks=4, block_bytes=BLOCK) as server:
+    with peer(socket, tls=tls, num_blocks=4, block_bytes=BLOCK) as server:
         handle = server.grant("req-1", [0], seed=1)
         client.pull(handle, pool.array, [0], transport, 20)
         assert _mapped_pools() == (2 if transport == "shm" else 1)
@@ -184,8 +184,10 @@ def test_a_killed_server_is_unavailable_and_its_memory_let_go(
         assert _mapped_pools() == 1
 
 
-def test_sweep_lets_go_of_a_killed_server(socket: Path, pool: SharedPool, client: TransferClient) -> None:
-    with peer(socket, num_blocks=4, block_bytes=BLOCK) as server:
+def test_sweep_lets_go_of_a_killed_server(
+    socket: Path, pool: SharedPool, client: TransferClient, tls: Path | None
+) -> None:
+    with peer(socket, tls=tls, num_blocks=4, block_bytes=BLOCK) as server:
         client.pull(server.grant("req-1", [0], seed=1), pool.array, [0], "shm", 20)
         client.sweep()
         assert _mapped_pools() == 2
@@ -194,15 +196,15 @@ def test_sweep_lets_go_of_a_killed_server(socket: Path, pool: SharedPool, client
         assert _mapped_pools() == 1
 
 
-@TRANSPORTS
+@WAYS
 def test_a_server_that_comes_back_is_another_engine(
-    socket: Path, pool: SharedPool, client: TransferClient, transport: Transport
+    socket: Path, pool: SharedPool, client: TransferClient, transport: Transport, tls: Path | None
 ) -> None:
-    with peer(socket, num_blocks=4, block_bytes=BLOCK) as first:
+    with peer(socket, tls=tls, num_blocks=4, block_bytes=BLOCK) as first:
         old = first.grant("req-1", [0], seed=1)
         client.pull(old, pool.array, [0], transport, 20)
         first.kill()
-    with peer(socket, num_blocks=6, block_bytes=BLOCK) as second:
+    with peer(socket, tls=tls, num_blocks=6, block_bytes=BLOCK) as second:
         new = second.grant("req-1", [0], seed=2)
         old.remote_port = new.remote_port
         with pytest.raises(KvUnavailable, match="not here any more"):
@@ -222,15 +224,17 @@ def _mapped_pools() -> int:
 
 
 VANISHING = """
-import json, sys, time, msgspec
+import json, pathlib, sys, time, msgspec
+from services.common.tls import Certificates
 from services.common.wire import KvTransferParams
 from services.kv.transport import shm, tcp
 from services.kv.transport.channel import Deadline
 from services.kv.transport.protocol import *
 handle, transport = msgspec.convert(json.loads(sys.argv[1]), KvTransferParams), sys.argv[2]
+tls = Certificates.of("internal", pathlib.Path(sys.argv[3]) if sys.argv[3] else None)
 deadline = Deadline(30)
 channel = (shm.connect(handle.remote_socket, deadline) if transport == "shm"
-           else tcp.connect(handle.remote_host, handle.remote_port, deadline))
+           else tcp.connect(handle.remote_host, handle.remote_port, deadline, tls))
 channel.send(Open(VERSION, handle.remote_engine_id, handle.remote_request_id, handle.nonce, transport), deadline)
 assert isinstance(channel.receive(deadline), Grant)
 print("granted", flush=True)
@@ -238,11 +242,11 @@ time.sleep(60)
 """
 
 
-@TRANSPORTS
-def test_a_puller_killed_in_its_transfer_unpins(server: PeerProcess, transport: Transport) -> None:
+@WAYS
+def test_a_puller_killed_in_its_transfer_unpins(server: PeerProcess, transport: Transport, tls: Path | None) -> None:
     handle = server.grant("req-1", range(16), seed=1)
     puller = subprocess.Popen(
-        [sys.executable, "-c", VANISHING, json.dumps(msgspec.to_builtins(handle)), transport],
+        [sys.executable, "-c", VANISHING, json.dumps(msgspec.to_builtins(handle)), transport, str(tls or "")],
         cwd=ROOT,
         stdout=subprocess.PIPE,
     )
@@ -258,7 +262,7 @@ def test_a_puller_killed_in_its_transfer_unpins(server: PeerProcess, transport: 
     assert sorted(server.ask(counts=True)["freed"]) == list(range(16))
 
 
-@TRANSPORTS
+@WAYS
 def test_nothing_leaks_over_many_pulls(
     server: PeerProcess, pool: SharedPool, client: TransferClient, transport: Transport
 ) -> None:

@@ -23,16 +23,15 @@ from services.kv.transport.client import TransferClient
 from services.kv.transport.listeners import listen_unix
 from services.kv.transport.protocol import HEADER, MAX_FRAME, VERSION, Close, Grant, Open, Refuse
 from services.kv.transport.server import TransferServer
-from tests.services.kv.transport.peer import Prefill
+from tests.services.kv.transport.peer import WAYS, Prefill
 
 BLOCK = 4 << 20  # bytes: more than the buffers of a socket hold
-TRANSPORTS = pytest.mark.parametrize("transport", ["shm", "tcp"])
 LONG = 30.0
 
 
 @contextmanager
-def serving(path: Path, timeout: float) -> Iterator[Prefill]:
-    prefill = Prefill(str(path), num_blocks=4, block_bytes=BLOCK, timeout=timeout)
+def serving(path: Path, timeout: float, tls: Path | None) -> Iterator[Prefill]:
+    prefill = Prefill(str(path), num_blocks=4, block_bytes=BLOCK, timeout=timeout, tls=tls)
     try:
         yield prefill
     finally:
@@ -41,14 +40,14 @@ def serving(path: Path, timeout: float) -> Iterator[Prefill]:
 
 
 @pytest.fixture
-def prefill(tmp_path: Path) -> Iterator[Prefill]:
-    with serving(tmp_path / "s", LONG) as prefill:
+def prefill(tmp_path: Path, tls: Path | None) -> Iterator[Prefill]:
+    with serving(tmp_path / "s", LONG, tls) as prefill:
         yield prefill
 
 
 @pytest.fixture
-def hasty(tmp_path: Path) -> Iterator[Prefill]:
-    with serving(tmp_path / "s", 1.0) as prefill:
+def hasty(tmp_path: Path, tls: Path | None) -> Iterator[Prefill]:
+    with serving(tmp_path / "s", 1.0, tls) as prefill:
         yield prefill
 
 
@@ -60,19 +59,19 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-def connect(handle: KvTransferParams, transport: Transport) -> Channel:
+def connect(prefill: Prefill, handle: KvTransferParams, transport: Transport) -> Channel:
     if transport == "shm":
         return shm.connect(handle.remote_socket or "", Deadline(LONG))
-    return tcp.connect(handle.remote_host or "", handle.remote_port or 0, Deadline(LONG))
+    return tcp.connect(handle.remote_host or "", handle.remote_port or 0, Deadline(LONG), prefill.certificates)
 
 
 def question(handle: KvTransferParams, transport: Transport) -> Open:
     return Open(VERSION, handle.remote_engine_id or "", "req-1", handle.nonce or "", transport)
 
 
-def asked(handle: KvTransferParams, transport: Transport) -> Channel:
+def asked(prefill: Prefill, handle: KvTransferParams, transport: Transport) -> Channel:
     """A connection that has its grant."""
-    channel = connect(handle, transport)
+    channel = connect(prefill, handle, transport)
     channel.send(question(handle, transport), Deadline(LONG))
     assert isinstance(channel.receive(Deadline(LONG)), Grant)
     return channel
@@ -95,7 +94,7 @@ def ended(channel: Channel) -> bool:
     return True
 
 
-@TRANSPORTS
+@WAYS
 @pytest.mark.parametrize(
     "data",
     [HEADER.pack(3) + b"\xc1no", HEADER.pack(MAX_FRAME + 1), HEADER.pack(0), b"GET / HTTP/1.1\r\n\r\n"],
@@ -103,7 +102,7 @@ def ended(channel: Channel) -> bool:
 )
 def test_no_message_is_refused_and_the_connection_closed(prefill: Prefill, transport: Transport, data: bytes) -> None:
     handle = prefill.grant("req-1", [0, 1])
-    channel = connect(handle, transport)
+    channel = connect(prefill, handle, transport)
     channel.send_bytes(memoryview(data), Deadline(LONG))
     answer = channel.receive(Deadline(LONG))
     assert isinstance(answer, Refuse)
@@ -113,18 +112,18 @@ def test_no_message_is_refused_and_the_connection_closed(prefill: Prefill, trans
     all_back(prefill)
 
 
-@TRANSPORTS
+@WAYS
 @pytest.mark.parametrize("data", [b"", b"\0", HEADER.pack(50) + b"half"], ids=["nothing", "half header", "half frame"])
 def test_a_puller_that_stays_silent_is_dropped(hasty: Prefill, transport: Transport, data: bytes) -> None:
     handle = hasty.grant("req-1", [0, 1])
-    channel = connect(handle, transport)
+    channel = connect(hasty, handle, transport)
     channel.send_bytes(memoryview(data), Deadline(LONG))
     assert ended(channel)
     channel.close()
     all_back(hasty)
 
 
-@TRANSPORTS
+@WAYS
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -139,7 +138,7 @@ def test_a_refusal_leaves_the_connection_usable(
     prefill: Prefill, transport: Transport, change: dict[str, Any], code: str
 ) -> None:
     handle = prefill.grant("req-1", [0, 1])
-    channel = connect(handle, transport)
+    channel = connect(prefill, handle, transport)
     good = question(handle, transport)
     channel.send(msgspec.structs.replace(good, **change), Deadline(LONG))
     answer = channel.receive(Deadline(LONG))
@@ -151,10 +150,10 @@ def test_a_refusal_leaves_the_connection_usable(
     all_back(prefill)
 
 
-@TRANSPORTS
+@WAYS
 def test_the_transport_is_that_of_the_socket(prefill: Prefill, transport: Transport) -> None:
     handle = prefill.grant("req-1", [0, 1])
-    channel = connect(handle, transport)
+    channel = connect(prefill, handle, transport)
     channel.send(question(handle, "tcp" if transport == "shm" else "shm"), Deadline(LONG))
     answer = channel.receive(Deadline(LONG))
     assert isinstance(answer, Refuse)
@@ -162,9 +161,9 @@ def test_the_transport_is_that_of_the_socket(prefill: Prefill, transport: Transp
     channel.close()
 
 
-@TRANSPORTS
+@WAYS
 def test_pinned_until_close(prefill: Prefill, transport: Transport) -> None:
-    channel = asked(prefill.grant("req-1", [0, 1]), transport)
+    channel = asked(prefill, prefill.grant("req-1", [0, 1]), transport)
     if transport == "tcp":
         channel.receive_into(memoryview(bytearray(2 * BLOCK)), Deadline(LONG))
     prefill.keeper.release("req-1")
@@ -176,26 +175,26 @@ def test_pinned_until_close(prefill: Prefill, transport: Transport) -> None:
     channel.close()
 
 
-@TRANSPORTS
+@WAYS
 def test_a_connection_lost_after_the_grant_unpins(prefill: Prefill, transport: Transport) -> None:
-    asked(prefill.grant("req-1", [0, 1]), transport).close()
+    asked(prefill, prefill.grant("req-1", [0, 1]), transport).close()
     all_back(prefill)
     assert prefill.served == []
 
 
-@TRANSPORTS
+@WAYS
 def test_a_puller_that_never_closes_is_unpinned_at_the_deadline(hasty: Prefill, transport: Transport) -> None:
     """With tcp it does not read either: the server's send is what waits."""
-    channel = asked(hasty.grant("req-1", [0, 1]), transport)
+    channel = asked(hasty, hasty.grant("req-1", [0, 1]), transport)
     all_back(hasty)
     assert ended(channel)
     channel.close()
 
 
-@TRANSPORTS
+@WAYS
 def test_another_open_instead_of_close_unpins(prefill: Prefill, transport: Transport) -> None:
     handle = prefill.grant("req-1", [0, 1])
-    channel = asked(handle, transport)
+    channel = asked(prefill, handle, transport)
     if transport == "tcp":
         channel.receive_into(memoryview(bytearray(2 * BLOCK)), Deadline(LONG))
     channel.send(question(handle, transport), Deadline(LONG))
@@ -226,8 +225,8 @@ def test_an_idle_connection_gives_way(prefill: Prefill, tmp_path: Path) -> None:
 def test_newcomers_wait_while_all_are_busy(prefill: Prefill, tmp_path: Path) -> None:
     server = small_server(prefill, tmp_path / "t", timeout=LONG)
     handle = msgspec.structs.replace(prefill.grant("req-1", [0, 1]), remote_socket=str(tmp_path / "t"))
-    busy = [asked(handle, "shm") for _ in range(2)]
-    third = connect(handle, "shm")
+    busy = [asked(prefill, handle, "shm") for _ in range(2)]
+    third = connect(prefill, handle, "shm")
     third.send(question(handle, "shm"), Deadline(LONG))
     with pytest.raises(TimeoutError):
         third.receive(Deadline(0.2))
@@ -239,18 +238,18 @@ def test_newcomers_wait_while_all_are_busy(prefill: Prefill, tmp_path: Path) -> 
     all_back(prefill)
 
 
-@TRANSPORTS
+@WAYS
 def test_stop_breaks_off_what_runs(prefill: Prefill, transport: Transport) -> None:
     handle = prefill.grant("req-1", [0, 1])
-    running = asked(handle, transport)
-    waiting = connect(handle, transport)
+    running = asked(prefill, handle, transport)
+    waiting = connect(prefill, handle, transport)
     prefill.server.stop()
     prefill.server.stop()
     assert ended(running)
     assert ended(waiting)
     assert not Path(prefill.socket).exists()
     with pytest.raises(OSError, match=r"refused|No such file"):
-        connect(handle, transport)
+        connect(prefill, handle, transport)
     running.close()
     waiting.close()
     all_back(prefill)
