@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from services.common.discovery import Discovery
 from services.common.errors import DiphaseError, InvalidRequest, ModelNotFound, Saturated
 from services.common.http_client import HttpClient
 from services.common.http_server import App, Headers, Request, Response, Stream, error_response, json_response
@@ -25,8 +26,9 @@ from services.gateway.keys import ApiKeys
 from services.gateway.life import Life
 from services.gateway.record import Record
 from services.gateway.responses import Envelope, Model, ModelList
+from services.gateway.schedulers import Schedulers
 from services.gateway.tokenization import Tokenization
-from services.gateway.upstream import Schedulers, Workers
+from services.gateway.upstream import Workers
 from services.gateway.validation import Limits, Parameters
 
 _encode = msgspec.json.Encoder().encode
@@ -44,7 +46,7 @@ class Gateway:
         self._tokenization = Tokenization(settings.model_path, settings.max_model_len)
         self._limits = Limits(settings.max_model_len, settings.decode_max_tokens, self._tokenization.vocab_size)
         self._client = HttpClient(max_idle=settings.gateway_max_inflight, certificates=tls)
-        self._schedulers = Schedulers(self._client, settings.scheduler_urls, settings.instance)
+        self._schedulers = Schedulers(self._client, Discovery(settings.scheduler_urls), settings.instance)
         self._workers = Workers(self._client)
         self._model = Model(settings.model_name, int(time.time()), settings.max_model_len)
         self._ids = InternalIds()
@@ -63,6 +65,7 @@ class Gateway:
         """Finish what runs in the background and close connections; after the last request."""
         await self.background.settle(timeout=3.0)
         self._tokenization.close()
+        await self._schedulers.close()
         await self._client.close()
 
     # -- routes

@@ -20,8 +20,9 @@ from services.gateway.background import Background
 from services.gateway.job import Job
 from services.gateway.lease import Lease
 from services.gateway.retries import Retries
+from services.gateway.schedulers import Schedulers
 from services.gateway.slot import Slot
-from services.gateway.upstream import Schedulers, Step, Workers
+from services.gateway.upstream import Step, Workers
 
 _ASK_PREFILL = KvTransferParams(do_remote_decode=True)
 _log = logs.get()

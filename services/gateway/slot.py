@@ -10,7 +10,7 @@ from services.common.wire import Phase, Placement, PlaceRequest
 from services.gateway.background import Background
 from services.gateway.job import Job
 from services.gateway.retries import Retries
-from services.gateway.upstream import Schedulers
+from services.gateway.schedulers import Schedulers
 
 
 class Slot:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -12,26 +11,19 @@ from typing import NoReturn
 import msgspec
 
 from services.common import errors
-from services.common.errors import Absent, DeadlineExceeded, DiphaseError, ErrorBody, UpstreamFailed
-from services.common.http_client import Headers, HttpClient, Reply, StreamReply
+from services.common.errors import DeadlineExceeded, DiphaseError, ErrorBody, UpstreamFailed
+from services.common.http_client import Headers, HttpClient, StreamReply
 from services.common.wire import (
     CompletionRequest,
     CompletionResponse,
     LeaseAnswer,
     LeaseRequest,
     Logprobs,
-    Phase,
-    Placement,
-    PlaceRequest,
-    ReleaseRequest,
 )
-from services.gateway import metrics
 
 CALL_SECONDS = 5.0  # of a call that answers at once: release, renew
-PROBE_SECONDS = 2.0  # a scheduler whose placement takes longer is asked, as often, whether it lives
 SILENCE_SECONDS = 60.0  # a decode stream that brings nothing for so long counts as dead
 _encode = msgspec.json.Encoder().encode
-_placement = msgspec.json.Decoder(Placement).decode
 _completion = msgspec.json.Decoder(CompletionResponse).decode
 _lease = msgspec.json.Decoder(LeaseAnswer).decode
 
@@ -43,86 +35,6 @@ class Step:
     token_ids: list[int]
     logprobs: Logprobs | None = None
     finish_reason: str | None = None
-
-
-class Schedulers:
-    """Replicas that know the same; each gateway prefers one, and goes to the next when it fails."""
-
-    def __init__(self, client: HttpClient, urls: Sequence[str], instance: str) -> None:
-        self._client = client
-        self._urls = [url.rstrip("/") for url in urls]
-        self._preferred = zlib.crc32(instance.encode()) % len(urls)
-
-    @property
-    def preferred(self) -> str:
-        """URL of the replica that is asked first."""
-        return self._urls[self._preferred]
-
-    async def place(self, request: PlaceRequest) -> tuple[Placement, str]:
-        """A worker, and the URL of the replica that chose it. Raises what the scheduler answers, or Absent."""
-        body = _encode(request)
-        for _ in self._urls:
-            url = self.preferred
-            try:
-                return await self._ask(url, body, request.timeout), url
-            except (UpstreamFailed, errors.Draining):
-                self._fail_over(url)
-            except errors.ModelNotFound as error:  # it is our own model, so no worker has registered yet
-                raise Absent(error.message) from None
-        raise Absent("no scheduler answers: try again in a few seconds")
-
-    async def _ask(self, url: str, body: bytes, timeout: float) -> Placement:
-        """One replica's placement, which may take until the deadline; UpstreamFailed where it hangs meanwhile."""
-        loop = asyncio.get_running_loop()
-        probes: list[asyncio.Task[None]] = []
-        try:
-            async with asyncio.timeout(None) as hung:
-                timer = loop.call_later(PROBE_SECONDS, lambda: probes.append(loop.create_task(self._probe(url, hung))))
-                try:
-                    # The scheduler keeps the deadline; the margin lets its answer arrive.
-                    reply = await self._client.request("POST", f"{url}/v1/place", body, timeout=timeout + 1.0)
-                finally:
-                    timer.cancel()
-                    for probe in probes:
-                        probe.cancel()
-        except TimeoutError:
-            raise UpstreamFailed(f"{url} hangs") from None
-        except DeadlineExceeded:
-            raise DeadlineExceeded("no worker was found before the request's deadline: try again later") from None
-        if reply.status >= 400:
-            raise _refusal(reply, url)
-        try:
-            return _placement(reply.body)
-        except msgspec.DecodeError as error:
-            raise UpstreamFailed(f"{url} answered no placement: {error}") from None
-
-    async def _probe(self, url: str, hung: asyncio.Timeout) -> None:
-        """End a wait whose replica does not answer even this."""
-        while True:
-            try:
-                await self._client.request("GET", f"{url}/health", timeout=PROBE_SECONDS)
-            except DiphaseError:
-                hung.reschedule(asyncio.get_running_loop().time())
-                return
-            await asyncio.sleep(PROBE_SECONDS)
-
-    async def release(self, url: str, request_id: str, phase: Phase) -> None:
-        """Tell the replica that chose the worker that its slot is free."""
-        body = _encode(ReleaseRequest(request_id, phase))
-        (await self._client.request("POST", f"{url}/v1/release", body, timeout=CALL_SECONDS)).raise_for_status(url)
-
-    def _fail_over(self, url: str) -> None:
-        metrics.scheduler_failovers.inc()
-        if self.preferred == url:
-            self._preferred = (self._preferred + 1) % len(self._urls)
-
-
-def _refusal(reply: Reply, url: str) -> DiphaseError:
-    error = errors.from_response(reply.status, reply.body, url)
-    after = reply.headers.get("retry-after", "")
-    if after.isdigit():
-        error.retry_after = float(after)
-    return error
 
 
 class Workers:

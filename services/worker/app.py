@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 from services.common import logs
+from services.common.discovery import Discovery
 from services.common.http_client import HttpClient
 from services.common.http_server import App, Request, Response, json_response
 from services.common.settings import WorkerSettings
@@ -54,7 +55,7 @@ class Worker:
             pool, engine = await asyncio.to_thread(build, settings)
             held.callback(pool.close)
             held.callback(engine.stop)
-            handoff = Handoff(settings, self.engine_id, engine, pool, self._client)
+            handoff = Handoff(settings, self.engine_id, engine, pool, self._client, self._tls)
             held.callback(handoff.close)
             self._mailroom = Mailroom(engine)
             engine.start(self._mailroom.deliver)
@@ -66,7 +67,7 @@ class Worker:
             self.app.route("POST", "/v1/kv/renew", self._post_renew)
             self.app.route("POST", "/v1/kv/release", self._post_release)
             self._registration = Registration(
-                settings.scheduler_urls, settings.heartbeat_seconds, self._client, self._heartbeat
+                Discovery(settings.scheduler_urls), settings.heartbeat_seconds, self._client, self._heartbeat
             )
             await self._registration.start()
             held.push_async_callback(self._registration.stop)

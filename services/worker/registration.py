@@ -1,14 +1,18 @@
-"""Tells every scheduler replica that this worker lives and what it holds; one loop for each, so none delays another."""
+"""Tells every scheduler replica that this worker lives and what it holds; one loop for each, so none delays another.
+
+Where the replicas are found by DNS, loops begin and end as they come and go.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from services.common import logs
+from services.common.discovery import Discovery
 from services.common.errors import DiphaseError
 from services.common.http_client import HttpClient
 from services.common.wire import Heartbeat
@@ -18,48 +22,68 @@ _log = logs.get()
 
 
 class Registration:
-    """Heartbeats to `urls` every `interval` seconds, from `start` to `stop`.
+    """Heartbeats to `schedulers` every `interval` seconds, from `start` to `stop`, which are the discovery's too.
 
     `make_heartbeat` is called for each one; its sequence must grow from call to call.
     """
 
     def __init__(
-        self, urls: Sequence[str], interval: float, client: HttpClient, make_heartbeat: Callable[[], Heartbeat]
+        self, schedulers: Discovery, interval: float, client: HttpClient, make_heartbeat: Callable[[], Heartbeat]
     ) -> None:
+        self._schedulers = schedulers
         self._interval = interval
         self._client = client
         self._make = make_heartbeat
-        self._replicas = [_Replica(url.rstrip("/")) for url in urls]
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops: dict[str, tuple[_Replica, asyncio.Task[None]]] = {}  # by URL
+        self._ended: set[asyncio.Task[None]] = set()  # cancelled, and perhaps not over
 
     async def start(self) -> None:
         """Begin; the first heartbeats go out at once."""
-        self._tasks = [asyncio.create_task(self._run(replica)) for replica in self._replicas]
+        self._schedulers.start(self._follow)
+        self._follow()
 
     async def stop(self) -> None:
         """End, and wait until nothing is under way. Idempotent."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._schedulers.stop()
+        for url in list(self._loops):
+            self._end(url)
+        await asyncio.gather(*self._ended, return_exceptions=True)
+
+    def _follow(self) -> None:
+        """A loop for each replica that there is, and none for others."""
+        urls = self._schedulers.urls
+        for url in self._loops.keys() - set(urls):
+            self._end(url)
+        for url in urls:
+            if url not in self._loops:
+                replica = _Replica(url)
+                self._loops[url] = replica, asyncio.create_task(self._run(replica))
+
+    def _end(self, url: str) -> None:
+        _, task = self._loops.pop(url)
+        task.cancel()
+        self._ended.add(task)
+        task.add_done_callback(self._ended.discard)
 
     def notify(self) -> None:
         """Send a heartbeat now: something has changed that schedulers should know, such as that a drain began."""
-        for replica in self._replicas:
+        for replica, _ in self._loops.values():
             replica.now.set()
 
     @property
     def fault(self) -> str | None:
         """Why no request can be expected here, for /ready: refused by a replica, or heard by none. Else None."""
-        for task in self._tasks:
+        replicas = [replica for replica, _ in self._loops.values()]
+        for _, task in self._loops.values():
             if task.done() and not task.cancelled():
                 return f"heartbeats have ended: {task.exception()!r}"
-        refusals = [replica.refusal for replica in self._replicas if replica.refusal]
+        refusals = [replica.refusal for replica in replicas if replica.refusal]
         if refusals:
             return refusals[0]
-        if any(replica.registered for replica in self._replicas):
+        if any(replica.registered for replica in replicas):
             return None
-        return "no scheduler answers: " + "; ".join(replica.silence or replica.url for replica in self._replicas)
+        silences = [replica.silence or replica.url for replica in replicas]
+        return "no scheduler answers: " + "; ".join(filter(None, (*silences, self._schedulers.fault)))
 
     async def _run(self, replica: _Replica) -> None:
         loop = asyncio.get_running_loop()

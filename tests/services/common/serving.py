@@ -29,15 +29,15 @@ class Served(Server):
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: App, port: int = 0, tls: Certificates | None = None, probe_port: int | None = None
+    app: App, port: int = 0, tls: Certificates | None = None, probe_port: int | None = None, host: str = "127.0.0.1"
 ) -> AsyncIterator[Served]:
     """The app under uvicorn, as in production."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", port))
-    server = Served(app, "127.0.0.1", port, tls=tls, probe_port=probe_port, drain_seconds=1.0)
+    listening.bind((host, port))
+    server = Served(app, host, port, tls=tls, probe_port=probe_port, drain_seconds=1.0)
     server.port = listening.getsockname()[1]
-    server.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.port}"
+    server.url = f"{'https' if tls else 'http'}://{host}:{server.port}"
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         await until(lambda: server.started)

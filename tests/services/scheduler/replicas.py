@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from services.common.discovery import Discovery
 from services.common.errors import UpstreamFailed
 from services.common.http_client import HttpClient, Reply
 from services.common.settings import SchedulerSettings
@@ -155,7 +156,7 @@ async def beating(made: Cluster, beat: Any, worker_id: str, **fields: Any) -> As
         sequence += 1
         return beat(worker_id, worker_id.split("-")[0], sequence, **fields)
 
-    registration = Registration([replica.url for replica in made.replicas], 0.1, made.client, make)
+    registration = Registration(Discovery([replica.url for replica in made.replicas]), 0.1, made.client, make)
     await registration.start()
     try:
         yield registration

@@ -7,6 +7,7 @@ import socket
 import msgspec
 import pytest
 
+from services.common.discovery import Discovery, resolve
 from services.common.errors import EngineFailed, Incompatible
 from services.common.http_client import HttpClient
 from services.common.http_server import App, json_response
@@ -59,9 +60,11 @@ class Life:
 
 
 @contextlib.asynccontextmanager
-async def registered(urls, life, interval=INTERVAL):
+async def registered(urls, life, interval=INTERVAL, discovery_interval=60.0, resolve=resolve):
     client = HttpClient(connect_timeout=60.0)
-    registration = Registration(urls, interval, client, life.beat)
+    registration = Registration(
+        Discovery(urls, resolve=resolve, interval=discovery_interval), interval, client, life.beat
+    )
     await registration.start()
     try:
         yield registration
@@ -208,3 +211,39 @@ def test_a_heartbeat_survives_the_wire():
     assert msgspec.json.decode(msgspec.json.encode(beat), type=Heartbeat) == beat
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"worker_id": 1}', type=Heartbeat)
+
+
+def test_replicas_that_are_found_by_name_come_and_go():
+    async def scenario():
+        one, two = Listener(), Listener()
+        addresses = ["127.0.0.1"]
+
+        async def resolve(_name, _port):
+            return list(addresses)
+
+        async with serving(one.app) as a, serving(two.app, a.port, host="127.0.0.2"):
+            urls = [f"dns+http://scheduler:{a.port}"]
+            async with registered(urls, Life(), resolve=resolve, discovery_interval=0.02) as made:
+                await until(lambda: one.beats and made.fault is None)
+                assert not two.beats
+                addresses.append("127.0.0.2")
+                await until(lambda: two.beats)
+                addresses.remove("127.0.0.1")
+                await until(lambda: len(made._loops) == 1)
+                heard = len(one.beats)
+                await until(lambda: len(two.beats) > 5)
+                assert len(one.beats) <= heard + 1, "one may have been under way"
+                assert made.fault is None
+
+    run(scenario())
+
+
+def test_a_name_without_addresses_is_told():
+    async def scenario():
+        async def resolve(_name, _port):
+            raise OSError("no such name")
+
+        async with registered(["dns+http://scheduler:1"], Life(), resolve=resolve, discovery_interval=0.02) as made:
+            await until(lambda: "scheduler:1 has no address: no such name" in (made.fault or ""))
+
+    run(scenario())
