@@ -13,7 +13,15 @@ from contextlib import aclosing
 import msgspec
 
 from services.common import logs
-from services.common.errors import DiphaseError, Draining, InvalidRequest, KvUnavailable, Saturated, UpstreamFailed
+from services.common.errors import (
+    DiphaseError,
+    Draining,
+    Incompatible,
+    InvalidRequest,
+    KvUnavailable,
+    Saturated,
+    UpstreamFailed,
+)
 from services.common.wire import CompletionResponse, KvTransferParams, Phase, Placement
 from services.gateway import metrics
 from services.gateway.background import Background
@@ -127,7 +135,11 @@ class Life:
         while True:
             leg_id = self._next_leg_id()
             with self._slot(leg_id, "decode") as slot:
-                placement = await slot.take(len(self.output), prefill.revision, prefill.layout)
+                try:
+                    placement = await slot.take(len(self.output), prefill.revision, prefill.layout)
+                except Incompatible as error:  # a rollout has taken the decode workers that could read this KV
+                    await self._retries.pair_gone(error)
+                    raise _Again("pair_gone") from None
                 left = self._retries.remaining()
                 body = self._job.leg(self.output, self._job.max_tokens - len(self.output), left, kv, stream=True)
                 try:

@@ -11,6 +11,7 @@ from services.common.errors import (
     DeadlineExceeded,
     DiphaseError,
     Draining,
+    Incompatible,
     InvalidRequest,
     KvUnavailable,
     Saturated,
@@ -71,12 +72,22 @@ class Retries:
             self.exclude(placement.engine_id)
             await self.pause(self.refusals)
             return
-        self.failures += 1
-        if self.failures >= MAX_FAILURES:
-            raise Absent(f"no worker could answer in {self.failures} tries: try again in a few seconds")
+        self._count()
         if not isinstance(error, KvUnavailable):
             self.exclude(placement.engine_id)
         await self.pause(self.failures)
+
+    async def pair_gone(self, error: Incompatible) -> None:
+        """Return, after a pause, if prefill may run again because nobody is left to decode what it has made."""
+        metrics.failed_legs.labels("decode", error.code).inc()
+        _log.warning("pair_gone", request_id=self._job.request_id, error=error.message)
+        self._count()
+        await self.pause(self.failures)
+
+    def _count(self) -> None:
+        self.failures += 1
+        if self.failures >= MAX_FAILURES:
+            raise Absent(f"no worker could answer in {self.failures} tries: try again in a few seconds")
 
     async def pause(self, tries: int) -> None:
         """Wait before trying again: doubled each time, and at random, so that many requests do not come at once."""

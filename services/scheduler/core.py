@@ -55,8 +55,8 @@ class Scheduler:
         """Choose a worker or wait for one. The ticket's outcome is set at once or, later, before its deadline's tick.
 
         Outcomes: Placement; Saturated (queue full), Absent (no worker), Draining (this replica stops), ContextTooLong,
-        ModelNotFound, DeadlineExceeded, InvalidRequest. A request id has one ticket in a phase: a second one ends the
-        first's wait and takes the first's place at its worker back.
+        Incompatible (who could decode this KV has gone), ModelNotFound, DeadlineExceeded, InvalidRequest. A request id
+        has one ticket in a phase: a second one ends the first's wait and takes the first's place at its worker back.
         """
         ticket = Ticket(request, now)
         fault = self._unplaceable(ticket, now)
@@ -257,6 +257,9 @@ class Scheduler:
 
     def _hopeless(self, request: PlaceRequest, now: float) -> DiphaseError | None:
         """Why waiting for room would be in vain."""
-        if request.must_wait or now < self._knows_all_at:
+        if now < self._knows_all_at:
             return None
+        fault = refusal.superseded(self.registry, request, now)
+        if fault is not None or request.must_wait:
+            return fault
         return refusal.absence(self.registry, request, now)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.common.errors import Absent, ContextTooLong, DeadlineExceeded, Draining, InvalidRequest, ModelNotFound
+from services.common.errors import (
+    Absent,
+    ContextTooLong,
+    DeadlineExceeded,
+    Draining,
+    Incompatible,
+    InvalidRequest,
+    ModelNotFound,
+)
 from services.common.wire import Phase, PlaceRequest
 from services.scheduler.load import Worker
 from services.scheduler.registry import Registry
@@ -59,6 +67,25 @@ def too_long(registry: Registry, request: PlaceRequest) -> ContextTooLong | None
                 f"{phase} worker can hold: shorten the prompt or lower max_tokens"
             )
     return None
+
+
+def superseded(registry: Registry, request: PlaceRequest, now: float) -> Incompatible | None:
+    """An error if the decode workers that could read the request's KV have gone, and another pair serves: then it is
+    better computed anew than waited for. One that fell silent is waited for as long as it may come back.
+    """
+    if request.phase != "decode" or request.revision is None:
+        return None
+    known = registry.role("decode", request.model).values()
+    if any(same_pair(request, worker) and registry.expected(worker, now) for worker in known):
+        return None
+    others = sorted(registry.pairs(request.model, now))
+    if not others:
+        return None
+    serving = ", ".join(f"revision {revision}, layout {layout}" for revision, layout in others)
+    return Incompatible(
+        f"no decode worker of revision {request.revision}, layout {request.layout} is left, only of {serving}: "
+        "prefill again"
+    )
 
 
 def _any_holds(workers: Iterable[Worker], request: PlaceRequest) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, get_args
 
 from services.common.errors import Incompatible, InvalidRequest
 from services.common.wire import Heartbeat, Phase
@@ -110,21 +110,37 @@ class Registry:
         """Whether it takes requests, or did so recently enough to be waited for."""
         return self.state(worker, now) == "live" or now - worker.useful_at <= self.absent_grace
 
+    def expected(self, worker: Worker, now: float) -> bool:
+        """Whether it takes requests, or may do so again: one that drains ends, one that fell silent may come back."""
+        return self.hoped_for(worker, now) and not worker.beat.draining
+
+    def pairs(self, model: str, now: float) -> set[Pair]:
+        """Those that serve both phases now."""
+        return set.intersection(
+            *(
+                {w.pair for w in self.role(phase, model).values() if self.state(w, now) == "live"}
+                for phase in get_args(Phase)
+            )
+        )
+
     def shares(self, model: str, now: float) -> Mapping[Pair, float]:
         """The part of the traffic that each pair should get: its share of the places of prefill or of decode, the
-        smaller one. A pair that lacks a phase is not listed.
+        smaller one. A pair that lacks a phase is not listed, nor is one that only drains in a phase while others serve.
         """
         found = self._shares.get(model)
         if found is None:
-            found = self._shares[model] = _smaller(
-                self._places("prefill", model, now), self._places("decode", model, now)
+            found = self._shares[model] = self._split(model, now, self.expected) or self._split(
+                model, now, self.hoped_for
             )
         return found
 
-    def _places(self, phase: Phase, model: str, now: float) -> dict[Pair, int]:
+    def _split(self, model: str, now: float, counts: Callable[[Worker, float], bool]) -> dict[Pair, float]:
+        return _smaller(self._places("prefill", model, now, counts), self._places("decode", model, now, counts))
+
+    def _places(self, phase: Phase, model: str, now: float, counts: Callable[[Worker, float], bool]) -> dict[Pair, int]:
         places: dict[Pair, int] = {}
         for worker in self.role(phase, model).values():
-            if self.hoped_for(worker, now):
+            if counts(worker, now):
                 places[worker.pair] = places.get(worker.pair, 0) + worker.slots
         return places
 

@@ -75,6 +75,7 @@ class Double:
     pause: float = 0.0  # seconds before each token of a stream
     max_running: int = 8
     revision: str = "r1"
+    draining: bool = False
     ends_with: str = "stop"
     faults: deque[str] = field(default_factory=deque)
     visits: list[Visit] = field(default_factory=list)
@@ -119,7 +120,7 @@ class Double:
             beat = Heartbeat(
                 self.worker_id, self.engine_id, self.phase, self.server.url, self.model, self.revision, LAYOUT,
                 Capacity(self.max_running, 0, 8192, 1000), load, sequence,
-                hands_over_first_token=self.hands_over_first_token,
+                draining=self.draining, hands_over_first_token=self.hands_over_first_token,
             )  # fmt: skip
             body = msgspec.json.encode(beat)
             for url in self.schedulers:

@@ -392,3 +392,61 @@ def test_ids_and_trace_on_both_legs(run: Run) -> None:
         assert here.decode[0].visits[-1].traceparent not in (None, trace)
 
     run(test)
+
+
+def only_equal_pairs(here: World) -> None:
+    """Every decode worker was given KV of its own revision."""
+    revisions = {worker.engine_id: worker.revision for worker in here.prefill}
+    for worker in here.decode:
+        for visit in worker.visits:
+            assert visit.body.kv_transfer_params is not None
+            assert revisions[visit.body.kv_transfer_params.remote_engine_id or ""] == worker.revision
+
+
+def test_two_revisions_side_by_side(run: Run) -> None:
+    async def test(here: World) -> None:
+        replies = await asyncio.gather(*(here.post({**HELLO, "stream": True}) for _ in range(16)))
+        assert [text_of(reply.body) for reply in replies] == [TEXT] * 16
+        assert all(worker.visits for worker in here.workers), "both serve"
+        only_equal_pairs(here)
+
+    run(test, prefill=2, decode=2, revisions=("r1", "r2"))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_decode_of_prefills_revision_drains_between_the_legs(run: Run, streamed: bool) -> None:
+    """A rollout takes it while prompts are computed that only it could go on with: the other revision computes anew."""
+
+    async def test(here: World) -> None:
+        old, new = here.prefill
+        old.pause = 0.8
+        before = resubmitted("pair_gone")
+        requests = [asyncio.create_task(here.post({**HELLO, "stream": streamed})) for _ in range(8)]
+        await until(lambda: len(old.visits) > 0)
+        here.decode[0].draining = True
+        for reply in await asyncio.gather(*requests):
+            assert reply.status == 200
+            text = text_of(reply.body) if streamed else json.loads(reply.body)["choices"][0]["message"]["content"]
+            assert text == TEXT
+        assert not here.decode[0].visits
+        assert resubmitted("pair_gone") == before + len(old.visits)
+        assert len(new.visits) == 8
+        only_equal_pairs(here)
+
+    run(test, prefill=2, decode=2, revisions=("r1", "r2"))
+
+
+def test_decode_of_prefills_revision_dies_for_good(run: Run) -> None:
+    """In the middle of an answer; it is waited for a while, for it might come back."""
+
+    async def test(here: World) -> None:
+        here.decode[0].pause = 0.02
+        requests = [asyncio.create_task(here.post({**HELLO, "stream": True})) for _ in range(6)]
+        await until(lambda: len(here.decode[0].running) >= 2)
+        await asyncio.sleep(0.2)
+        here.decode[0].die()
+        assert [text_of(reply.body) for reply in await asyncio.gather(*requests)] == [TEXT] * 6
+        assert sum(visit.body.output_tokens > 1 for visit in here.decode[1].visits) >= 2
+        only_equal_pairs(here)
+
+    run(test, prefill=2, decode=2, revisions=("r1", "r2"))

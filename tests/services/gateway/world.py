@@ -8,7 +8,7 @@ import functools
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,16 +80,29 @@ async def world(
     decode: int = 1,
     text: str = TEXT,
     worker: dict[str, Any] | None = None,
+    revisions: Sequence[str] = ("r1",),
     **settings: Any,
 ) -> AsyncIterator[World]:
-    """A world of its own: its model's name is used once, so that worlds can share schedulers."""
+    """A world of its own: its model's name is used once, so that worlds can share schedulers.
+
+    Workers of a phase have the revisions in turn.
+    """
     model = f"model-{uuid.uuid4().hex[:8]}"
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps([{"name": "test", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}]))
     answer = _ids(model_path, text)
     doubles = {
         phase: [
-            Double(phase, answer, schedulers, model, f"{model}-{phase}-{i}", **(worker or {})) for i in range(count)
+            Double(
+                phase,
+                answer,
+                schedulers,
+                model,
+                f"{model}-{phase}-{i}",
+                revision=revisions[i % len(revisions)],
+                **(worker or {}),
+            )
+            for i in range(count)
         ]
         for phase, count in (("prefill", prefill), ("decode", decode))
     }

@@ -190,6 +190,75 @@ def test_during_a_rollout_traffic_follows_the_smaller_share(make, ask, beat):  #
     assert abs(chosen["old"] - 2 * chosen["new"]) <= 2
 
 
+def two_revisions(make, beat):
+    """Old and new side by side, each with both phases; gives the scheduler and heartbeats of the old decode worker."""
+    scheduler = make("prefill-old", "decode-old", revision="old")
+    for name in ("prefill-new", "decode-new"):
+        scheduler.heartbeat(beat(name, name.split("-")[0], revision="new"), WARM)
+
+    def old(sequence, now, **fields):
+        scheduler.heartbeat(beat("decode-old", "decode", sequence, revision="old", **fields), now)
+
+    return scheduler, old
+
+
+@pytest.mark.parametrize("must_wait", [False, True])
+def test_kv_whose_decode_workers_drain_is_computed_anew(make, ask, beat, must_wait):  # CASES 28
+    """At once, and a request that waits already too: nothing of that pair will decode again."""
+    scheduler, old = two_revisions(make, beat)
+    scheduler.place(ask("a", revision="old"), WARM)
+    old(2, WARM, kv_blocks_free=0, active=["a"])
+    paired = {"revision": "old", "must_wait": must_wait}
+    waiting = scheduler.place(ask("b", **paired), WARM)
+    assert code(waiting) is None, "it is full, not gone"
+    old(3, WARM + 0.1, active=["a"], draining=True)
+    scheduler.tick(WARM + 0.1)
+    late = scheduler.place(ask("c", **paired), WARM + 0.1)
+    assert (code(waiting), code(late)) == ("incompatible", "incompatible")
+    assert "no decode worker of revision old" in late.outcome.message
+    assert "only of revision new" in late.outcome.message
+    again = [code(scheduler.place(ask(f"p{n}", "prefill"), WARM + 0.1)) for n in range(4)]
+    assert again == ["prefill-new"] * 4, "and not on the revision that nobody would take over from"
+
+
+def test_kv_whose_decode_workers_vanished_is_computed_anew_after_the_grace(make, ask, beat):
+    scheduler, _ = two_revisions(make, beat)
+    waiting = None
+    for seconds in range(1, 40):
+        now = WARM + seconds
+        for name in ("prefill-old", "prefill-new", "decode-new"):
+            phase, _, revision = name.partition("-")
+            scheduler.heartbeat(beat(name, phase, 1 + seconds, revision=revision), now)
+        scheduler.tick(now)
+        if seconds == 4:
+            waiting = scheduler.place(ask("a", revision="old", must_wait=True, timeout=300.0), now)
+        if waiting is not None:
+            assert code(waiting) == (None if seconds <= GRACE else "incompatible"), "it may come back until then"
+
+
+def test_kv_of_a_pair_alone_in_the_world_waits(make, ask, beat):
+    """Another pair that cannot serve both phases is no way out."""
+    scheduler = make("prefill-old", "decode-old", revision="old")
+    scheduler.heartbeat(beat("decode-new", "decode", revision="new"), WARM)
+    scheduler.heartbeat(beat("decode-old", "decode", 2, revision="old", draining=True), WARM)
+    for must_wait in (False, True):
+        waiting = scheduler.place(ask(f"a{must_wait}", revision="old", must_wait=must_wait), WARM)
+        scheduler.tick(WARM + 0.1)
+        assert code(waiting) is None
+    assert code(scheduler.place(ask("p", "prefill"), WARM)) == "prefill-old", "its decode worker may be replaced"
+
+
+def test_a_replica_that_has_just_started_calls_no_pair_gone(ask, beat):
+    scheduler = Scheduler(Limits(256, SILENCE, GRACE), 0.0, seed=1)
+    for name in ("prefill-new", "decode-new"):
+        scheduler.heartbeat(beat(name, name.split("-")[0], revision="new"), 0.1)
+    waiting = scheduler.place(ask("a", revision="old"), 0.2)
+    scheduler.tick(0.3)
+    assert code(waiting) is None
+    scheduler.heartbeat(beat("decode-old", "decode", revision="old"), 0.4)
+    assert code(waiting) == "decode-old"
+
+
 def test_a_draining_worker_gets_nothing_new(make, ask, beat):
     scheduler = make("decode-0", "decode-1")
     scheduler.heartbeat(beat("decode-0", "decode", 2, draining=True), WARM)
