@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from services.common.settings import KvSettings, RoleSettings, SchedulerSettings, WorkerSettings
+from tests.services.common.certificates import Authority, mount
 
 MODEL = "smol"
 LEASE_SECONDS = 3.0
@@ -39,11 +42,18 @@ def until(what: str, condition: Any, seconds: float = 20.0) -> None:
 
 @dataclass
 class Fleet:
-    """The processes and their addresses by name."""
+    """The processes and their addresses by name.
+
+    With `pods` they are set up as in a cluster: certificates, KV by TCP, a scheduler found by DNS, ports for probes.
+    """
 
     folder: Path
     model_path: Path
     lease_seconds: float = LEASE_SECONDS
+    drain_seconds: float = 20.0
+    pods: bool = False
+    authority: Authority = field(default_factory=Authority)
+    probes: dict[str, str] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
@@ -60,31 +70,57 @@ class Fleet:
             stderr=log,
         )
         log.close()
-        self.urls[settings.instance] = f"http://127.0.0.1:{settings.port}"
+        self.urls[settings.instance] = self._url(settings.port)
+        self.probes[settings.instance] = f"http://127.0.0.1:{settings.probe_port}"
+
+    def _url(self, port: int) -> str:
+        return f"{'https' if self.pods else 'http'}://127.0.0.1:{port}"
+
+    def certify(self, *names: str, authority: Authority | None = None, trusted: Sequence[Authority] = ()) -> None:
+        """Give roles certificates, or new ones; this test's client shows one too, and trusts what they trust."""
+        authority = authority or self.authority
+        for name in (*names, "test"):
+            mount(self.folder / f"tls-{name}", authority.internal(*trusted))
+        own = self.folder / "tls-test"
+        context = ssl.create_default_context(cafile=own / "ca.crt")
+        context.load_cert_chain(own / "tls.crt", own / "tls.key")
+        context.check_hostname = False  # httpx checks the address; the roles themselves check diphase.internal
+        self.http.close()
+        self.http = httpx.Client(timeout=60, verify=context)
+
+    def _common(self, name: str) -> dict[str, Any]:
+        if not self.pods:
+            return {"instance": name}
+        return {"instance": name, "tls_folder": self.folder / f"tls-{name}", "probe_port": free_port()}
 
     def start_all(self) -> None:
         """Returns when every process is ready."""
         kv, scheduler = free_port(), free_port()
-        self.start("kv", KvSettings(instance="kv", port=kv))
-        self.start("scheduler", SchedulerSettings(instance="scheduler", port=scheduler))
+        schedulers, more = self._url(scheduler), {}
+        if self.pods:
+            self.certify("kv", "scheduler", "prefill", "decode")
+            schedulers, more = f"dns+https://localhost:{scheduler}", {"host": "localhost"}
+        self.start("kv", KvSettings(port=kv, **self._common("kv")))
+        self.start("scheduler", SchedulerSettings(port=scheduler, **more, **self._common("scheduler")))
         for phase in ("prefill", "decode"):
             port = free_port()
             self.start(
                 "worker",
                 WorkerSettings(
-                    instance=phase,
                     port=port,
                     phase=phase,
                     model_path=self.model_path,
                     model_name=MODEL,
                     max_model_len=2048,
-                    advertise_url=f"http://127.0.0.1:{port}",
-                    scheduler_urls=(f"http://127.0.0.1:{scheduler}",),
-                    kv_url=f"http://127.0.0.1:{kv}",
+                    advertise_url=self._url(port),
+                    scheduler_urls=(schedulers,),
+                    kv_url=self._url(kv),
+                    kv_transport="tcp" if self.pods else "shm",
                     kv_socket=self.folder / f"{phase}.sock",
                     kv_pool_mib=256,
                     kv_lease_seconds=self.lease_seconds,
-                    drain_seconds=20,
+                    drain_seconds=self.drain_seconds,
+                    **self._common(phase),
                 ),
             )
         for name in self.urls:
