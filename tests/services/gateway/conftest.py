@@ -10,20 +10,35 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from services.common.settings import SchedulerSettings
+from services.common.settings import RoleSettings, SchedulerSettings
 from services.gateway.tokenization import Tokenization
 
 ROOT = Path(__file__).parents[3]
 
 
-def start_scheduler(name: str) -> tuple[subprocess.Popen[bytes], str]:
-    """A scheduler process, and its URL."""
+def free_port() -> int:
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+def start_role(package: str, settings: RoleSettings) -> subprocess.Popen[bytes]:
+    """A role as a process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", f"services.{package}"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **settings.to_environ()},
+    )
+
+
+def start_scheduler(name: str, **more: Any) -> tuple[subprocess.Popen[bytes], str]:
+    """A scheduler process, and its URL."""
+    port = free_port()
     settings = SchedulerSettings(
         instance=name,
         port=port,
@@ -33,13 +48,9 @@ def start_scheduler(name: str) -> tuple[subprocess.Popen[bytes], str]:
         scheduler_absent_grace_seconds=2.0,
         exit_with_parent=True,
         drain_seconds=1.0,
+        **more,
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "services.scheduler"],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **settings.to_environ()},
-    )
-    return process, f"http://127.0.0.1:{port}"
+    return start_role("scheduler", settings), f"{'https' if settings.tls_folder else 'http'}://127.0.0.1:{port}"
 
 
 def wait_ready(url: str) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from services.common.errors import Draining, EngineFailed, InvalidRequest, KvUnavailable, Saturated
 from services.common.http_client import HttpClient
 from services.common.http_server import App, Request, Response, Stream, json_response
+from services.common.tls import Certificates
 from services.common.wire import (
     Capacity,
     Choice,
@@ -76,6 +77,7 @@ class Double:
     max_running: int = 8
     revision: str = "r1"
     draining: bool = False
+    tls: Certificates | None = None
     ends_with: str = "stop"
     faults: deque[str] = field(default_factory=deque)
     visits: list[Visit] = field(default_factory=list)
@@ -96,8 +98,8 @@ class Double:
         app.route("POST", "/v1/completions", self._post)
         app.route("POST", "/v1/kv/renew", self._renew)
         app.route("POST", "/v1/kv/release", self._release)
-        client = HttpClient()
-        async with serving(app) as self.server:
+        client = HttpClient(certificates=self.tls)
+        async with serving(app, tls=self.tls) as self.server:
             beats = asyncio.create_task(self._beat(client))
             try:
                 await asyncio.sleep(0)
