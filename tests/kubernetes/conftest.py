@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.toolchain.kubernetes import debian
 from tests.toolchain.kubernetes.cluster import Cluster
 
 HERE = Path(__file__).parent
-RUNNING = pytest.StashKey[Cluster]()
+RUNNING = pytest.StashKey[tuple[Cluster, ExitStack]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,14 +27,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of one node, with DNS and enforced NetworkPolicies; what it is made of is built once."""
-    try:
-        with Cluster.running(cache_dir(os.environ)) as cluster:
-            request.config.stash[RUNNING] = cluster
-            cluster.load_image(cluster.toolchain.image("agnhost"))
-            yield cluster
-            del request.config.stash[RUNNING]
-    except debian.Unavailable as error:
-        pytest.skip(str(error))
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(Cluster.running(cache_dir(os.environ)))
+        except debian.Unavailable as error:
+            pytest.skip(str(error))
+        request.config.stash[RUNNING] = (cluster, stack)
+        cluster.load_image(cluster.toolchain.image("agnhost"))
+        yield cluster
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The run goes on with tests elsewhere, which may have the memory and the cores."""
+    if RUNNING in item.config.stash and (nextitem is None or not nextitem.path.is_relative_to(HERE)):
+        item.config.stash[RUNNING][1].close()
+        del item.config.stash[RUNNING]
 
 
 @pytest.fixture
@@ -49,7 +58,6 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    cluster = item.config.stash.get(RUNNING, None)
-    if report.failed and cluster is not None:
-        report.sections.append(("cluster", cluster.diagnosis()))
+    if report.failed and RUNNING in item.config.stash:
+        report.sections.append(("cluster", item.config.stash[RUNNING][0].diagnosis()))
     return report

@@ -16,7 +16,7 @@ from tests.toolchain.kubernetes import daemons
 from tests.toolchain.kubernetes.cluster import Cluster
 from tests.toolchain.kubernetes.waiting import NodeError, until
 
-SECONDS = 60
+SECONDS = 120
 
 
 def apply(cluster: Cluster, namespace: str, *manifests: Mapping[str, Any]) -> None:
@@ -123,7 +123,16 @@ def test_a_rolling_update_loses_no_request(cluster: Cluster, namespace: str, web
 def test_a_policy_cuts_off_all_but_what_it_allows(cluster: Cluster, namespace: str, web: str) -> None:
     for name in ("friend", "stranger"):
         apply(cluster, namespace, agnhost.pod(name, agnhost.pod_spec(agnhost.container("pause"))))
-    cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/friend", "pod/stranger", "--timeout=60s")
+    cluster.kubectl(
+        "-n",
+        namespace,
+        "wait",
+        "--for=condition=Ready",
+        "pod/friend",
+        "pod/stranger",
+        f"--timeout={SECONDS}s",
+        timeout=SECONDS + 10,
+    )
     target = f"web:{agnhost.PORT}"
     assert connects(cluster, namespace, "friend", target)
     assert connects(cluster, namespace, "stranger", target)

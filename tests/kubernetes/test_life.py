@@ -22,7 +22,7 @@ from tests.toolchain.kubernetes.init import HOME, SYSCTLS
 from tests.toolchain.kubernetes.node import ROOT, Node
 from tests.toolchain.kubernetes.waiting import until
 
-SECONDS = 30
+SECONDS = 120
 # Starts a node with etcd in it, says which slot it has, and never ends.
 STARTER = """\
 import os, signal
@@ -72,7 +72,7 @@ def test_a_cluster_leaves_no_process_mount_interface_or_cgroup(cluster: Cluster)
         second.load_image(second.toolchain.image("agnhost"))
         arguments = ["run", "pod", f"--image={agnhost.IMAGE}", "--image-pull-policy=Never", "--", "pause"]
         second.kubectl(*arguments)
-        second.kubectl("wait", "--for=condition=Ready", "pod/pod", "--timeout=60s", timeout=70)
+        second.kubectl("wait", "--for=condition=Ready", "pod/pod", f"--timeout={SECONDS}s", timeout=SECONDS + 10)
         addresses, state = second.addresses, second.node.state
         processes = inside(int((state / "pid").read_text()))
         assert len(processes) > 10

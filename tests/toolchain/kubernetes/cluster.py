@@ -20,8 +20,9 @@ from tests.toolchain.kubernetes.programs import Toolchain, prepare
 from tests.toolchain.kubernetes.slots import Slot
 from tests.toolchain.kubernetes.waiting import NodeError, until
 
-API_SECONDS = 90.0
-READY_SECONDS = 60.0
+# Generous, because what ends on its own is noticed before: these are for what hangs.
+API_SECONDS = 180.0
+READY_SECONDS = 180.0
 # Some end a few times until what they need is there.
 GIVE_UP_ENDS = 8
 DNS_MANIFEST = Path(__file__).with_name("dns.yaml")
@@ -88,7 +89,8 @@ class Cluster:
             with httpx.Client(base_url=f"http://{self.address}:{HEALTH_PORT}", trust_env=False) as router:
                 until(lambda: _answers(router, "/healthz"), READY_SECONDS, "kube-router", self._ended)
         if dns:
-            self.kubectl("-n", "kube-system", "rollout", "status", "deployment/dns", "--timeout=90s", timeout=100)
+            wait = ["rollout", "status", "deployment/dns", f"--timeout={READY_SECONDS:.0f}s"]
+            self.kubectl("-n", "kube-system", *wait, timeout=READY_SECONDS + 10)
         self.node.slot.whole.touch()
 
     def kubectl(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> str:

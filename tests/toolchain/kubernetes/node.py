@@ -21,7 +21,7 @@ from tests.toolchain.kubernetes.waiting import NodeError, until
 ROOT = Path(__file__).resolve().parents[3]
 BRIDGED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 SPACES = ["--mount", "--propagation=private", "--net", "--pid", "--mount-proc", "--uts", "--fork", "--kill-child"]
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 
 
 class Node:

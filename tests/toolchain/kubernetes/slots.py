@@ -23,7 +23,7 @@ TESTS = range(1, 16)
 KEEPS = 1
 KEPT_GIGABYTES = 24
 CGROUPS = Path("/sys/fs/cgroup")
-END_SECONDS = 20.0
+END_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
