@@ -20,6 +20,14 @@ OURS = re.compile(rf"(?:^|\n)[\w.]*\b(?:{LocalError.__name__}|Gone|PathError): "
 # What the engine adds to the fault itself.
 NOISE = re.compile(r"(update|preview|refresh|destroy) failed|Resource monitor has terminated, shutting down")
 
+# What Pulumi's Kubernetes provider says around the fault itself, and how it lists several.
+AWAITED = re.compile(
+    r'(?:resource|update of resource|creation of resource|the Kubernetes API server reported that) "urn:\S+::(\S+)" '
+    r"(?:was successfully created, but the Kubernetes API server reported that it )?failed to fully initialize or "
+    r"become live: "
+)
+LISTED = re.compile(r"(?:\d+ errors? occurred:)?\s*\n\s*\* ")
+
 
 class OperationFailed(click.ClickException):
     """An operation ended badly; the message has a sentence for each fault."""
@@ -42,6 +50,7 @@ def sentence(message: str) -> str:
         return parts[-1].strip()
     if "Traceback (most recent call last)" in text:
         return text.splitlines()[-1].strip()
+    text = AWAITED.sub(r"\1: ", "; ".join(part for part in LISTED.split(text) if part))
     return re.sub(r"^(error: )?(Program failed with an unhandled exception: )?", "", text)
 
 

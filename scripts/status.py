@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 from rich.console import Console
@@ -12,6 +13,8 @@ from scripts.engine import Engine
 from scripts.faults import OperationFailed
 from scripts.options import stack_option
 from scripts.targets import RoleState
+
+PIPED_WIDTH = 160  # columns of the table where there is no terminal
 
 
 @click.command("status")
@@ -33,7 +36,8 @@ def command(stack: str, as_json: bool) -> None:
     for role in roles:
         carried = [str(role.where.get(name) or "-") for name in carriers]
         table.add_row(role.name, *carried, role.url, role.state, "yes" if role.ready else "no")
-    Console().print(f"gateway {gateway['url']}, its key in {gateway['api_key_file']}", table, sep="\n")
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console.print(f"gateway {gateway['url']}, its key in {gateway['api_key_file']}", table, sep="\n")
 
 
 def _row(role: RoleState) -> dict[str, object]:

@@ -11,6 +11,5 @@ from infra.kubernetes.workload import budget, deployment
 
 def manifests(plan: Plan) -> Iterator[MANIFEST]:
     """Gateways keep nothing but the requests that run."""
-    replicas = None if "gateway" in plan.config.kubernetes.autoscaled else plan.config.gateway.replicas
-    yield deployment(plan, "gateway", replicas, surge=1, unavailable=0)
+    yield deployment(plan, "gateway", plan.config.gateway.replicas, surge=1, unavailable=0)
     yield budget(plan, "gateway")

@@ -8,6 +8,7 @@ from infra.kubernetes.names import COMMON_LABELS, MANIFEST, ROLES, Role
 from infra.kubernetes.plan import Plan
 from infra.kubernetes.pod import priority_class
 from infra.kubernetes.volumes import CLAIM
+from infra.kubernetes.workload import UNAWAITED
 
 # Also for workers with GPUs or EFA: their devices come from device plugins, which need none of what this forbids.
 POD_SECURITY = "restricted"
@@ -65,7 +66,7 @@ def _model_folder(plan: Plan) -> Iterator[MANIFEST]:
     yield {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": plan.names.metadata(CLAIM),
+        "metadata": plan.names.metadata(CLAIM, annotations=UNAWAITED),
         "spec": {**bound, "volumeName": name, "resources": {"requests": {"storage": volume.size}}},
     }
 

@@ -47,8 +47,13 @@ class KubernetesObject(pulumi.CustomResource):
         super().__init__(token, f"{kind.lower()}/{name}", props, pulumi.ResourceOptions.merge(options, secret))
 
 
-def declare(manifests: Iterable[MANIFEST], provider: pulumi.ProviderResource) -> Mapping[str, KubernetesObject]:
-    """Declare objects in their order of need; gives them by kind/name, such as service/gateway."""
+def declare(
+    manifests: Iterable[MANIFEST], provider: pulumi.ProviderResource, ignored: Mapping[str, Sequence[str]]
+) -> Mapping[str, KubernetesObject]:
+    """Declare objects in their order of need; gives them by kind/name, such as service/gateway.
+
+    `ignored` are fields that somebody else decides once an object is there: {"deployment/gateway": ["spec.replicas"]}.
+    """
     layers: list[list[MANIFEST]] = [[] for _ in range(len(LAYERS) + 1)]
     for manifest in manifests:
         kind = manifest["kind"]
@@ -58,5 +63,7 @@ def declare(manifests: Iterable[MANIFEST], provider: pulumi.ProviderResource) ->
         options = pulumi.ResourceOptions(provider=provider, depends_on=list(made.values()))
         for manifest in layer:
             name = manifest.get(LOGICAL_NAME) or manifest["metadata"]["name"]
-            made[f"{manifest['kind'].lower()}/{name}"] = KubernetesObject(manifest, name, options)
+            key = f"{manifest['kind'].lower()}/{name}"
+            own = pulumi.ResourceOptions(ignore_changes=list(ignored.get(key, [])))
+            made[key] = KubernetesObject(manifest, name, pulumi.ResourceOptions.merge(options, own))
     return made

@@ -11,7 +11,6 @@ from infra.kubernetes.workload import budget, deployment, headless
 
 def manifests(plan: Plan) -> Iterator[MANIFEST]:
     """Workers report to every address of the Service, gateways ask any."""
-    replicas = None if "scheduler" in plan.config.kubernetes.autoscaled else plan.config.scheduler.replicas
     yield headless(plan, "scheduler")
-    yield deployment(plan, "scheduler", replicas, surge=1, unavailable=0)
+    yield deployment(plan, "scheduler", plan.config.scheduler.replicas, surge=1, unavailable=0)
     yield budget(plan, "scheduler")

@@ -30,7 +30,9 @@ class KubernetesStack:
         self._plan = Plan(config, Names.of(stack, config.kubernetes.namespace), keys)
         self._certificates = Certificates("certificates", config.kubernetes.certificates, self._owners())
         cluster = Cluster("cluster", config.kubernetes, self._plan.names.namespace)
-        self._objects = declare([*manifests(self._plan), *self._secrets()], cluster)
+        # Replicas are what the stack says at first; then they are the autoscaler's.
+        scaled = {f"deployment/{role}": ["spec.replicas"] for role in autoscaled(config)}
+        self._objects = declare([*manifests(self._plan), *self._secrets()], cluster, scaled)
 
     def _owners(self) -> dict[str, list[str]]:
         """Whose certificates there are, and the names in each."""
@@ -46,6 +48,7 @@ class KubernetesStack:
             yield secrets.tls_secret(self._plan, role, certificates.pair(role), certificates.trusted)
         if entry.has_own_certificate(self._plan):
             yield secrets.edge_secret(self._plan, certificates.pair(EDGE))
+        if entry.has_own_certificate(self._plan) and self._config.kubernetes.entry.kind == "gatewayApi":
             yield secrets.trusted(self._plan, entry.CA_CONFIG_MAP, certificates.trusted)
 
     @property
@@ -78,8 +81,7 @@ class KubernetesStack:
         if wanted.kind != "service" or wanted.service_type == "ClusterIP":
             return f"https://{wanted.host or self._plan.names.host('gateway')}"
         if wanted.service_type == "NodePort":
-            port = service.spec.apply(lambda spec: spec["ports"][0]["nodePort"])
-            return pulumi.Output.concat("https://", host or "", ":", port.apply(str))
+            return pulumi.Output.concat("https://", host or "", ":", service.spec.apply(_node_port))
         return f"https://{host}" if host else service.status.apply(_balancer)
 
 
@@ -96,10 +98,23 @@ def manifests(plan: Plan) -> Iterator[MANIFEST]:
     yield from entry.manifests(plan)
 
 
+def autoscaled(config: StackConfig) -> list[Role]:
+    """The roles whose number of pods something else decides."""
+    workers: dict[str, Role] = {"prefill": "prefill-worker", "decode": "decode-worker"}
+    front: dict[str, Role] = {"gateway": "gateway", "scheduler": "scheduler"}
+    return [(workers | front)[name] for name in config.kubernetes.autoscaled]
+
+
 def _port(role: Role) -> int:
     return CLIENT_PORT if role == "gateway" else ROLE_PORT
 
 
-def _balancer(status: Mapping[str, Any]) -> str:
-    ingress = status["loadBalancer"]["ingress"][0]
-    return f"https://{ingress.get('hostname') or ingress['ip']}"
+# A preview knows neither of them yet.
+def _node_port(spec: Mapping[str, Any]) -> str:
+    port = spec["ports"][0].get("nodePort")
+    return str(int(port)) if port else ""  # numbers come back as floats
+
+
+def _balancer(status: Mapping[str, Any] | None) -> str:
+    ingress = ((status or {}).get("loadBalancer", {}).get("ingress") or [{}])[0]
+    return f"https://{ingress.get('hostname') or ingress.get('ip', '')}"

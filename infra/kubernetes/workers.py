@@ -18,11 +18,8 @@ def manifests(plan: Plan) -> Iterator[MANIFEST]:
     for role, replicas in numbers.items():
         step = rollout_step(replicas, min(numbers.values()))
         surges = worker_pod(config, role).surges
-        owned = role.removesuffix("-worker") in config.kubernetes.autoscaled
         yield headless(plan, role)
-        yield deployment(
-            plan, role, None if owned else replicas, surge=step if surges else 0, unavailable=0 if surges else step
-        )
+        yield deployment(plan, role, replicas, surge=step if surges else 0, unavailable=0 if surges else step)
         yield budget(plan, role)
 
 

@@ -13,13 +13,10 @@ HISTORY = 3
 STEADY_SECONDS = 3
 
 
-def deployment(plan: Plan, role: Role, replicas: int | None, *, surge: int, unavailable: int) -> MANIFEST:
-    """A role's Deployment; `replicas` is None where something else decides their number.
-
-    A rollout goes on by at most `surge` pods more, and `unavailable` pods less, than replicas.
-    """
+def deployment(plan: Plan, role: Role, replicas: int, *, surge: int, unavailable: int) -> MANIFEST:
+    """A role's Deployment; its rollouts go on with at most `surge` pods more, and `unavailable` less, than replicas."""
     spec: dict[str, Any] = {
-        **({} if replicas is None else {"replicas": replicas}),
+        "replicas": replicas,
         "selector": {"matchLabels": plan.names.selector(role)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}},
         "minReadySeconds": STEADY_SECONDS,
@@ -64,5 +61,5 @@ def headless(plan: Plan, role: Role) -> MANIFEST:
     }
 
 
-# A Service is there at once; whether somebody serves behind it is seen at the workload.
+# What is there at once; whether it does its work is seen at the workloads.
 UNAWAITED = {"pulumi.com/skipAwait": "true"}

@@ -100,7 +100,7 @@ class KubernetesTarget:
             address = held.enter_context(self._kubectl.proxy(PROBE_PORT))
             names = [str(pod["metadata"]["name"]) for pod in self._pods() if not pods.leaving(pod)]
             roles = [(name, f"{address}{name}:{PROBE_PORT}/proxy") for name in sorted(names)]
-            tried = client(self._stack, self._project, outputs, roles)
+            tried = client(self._stack, self._project, outputs, roles)._replace(way=address)
             entry = self._config.entry
             if entry.kind == "service" and entry.service_type == "ClusterIP":
                 port = held.enter_context(self._kubectl.forward("service/gateway", CLIENT_PORT))

@@ -27,13 +27,17 @@ OPEN_LEASES = "diphase_kv_leases_open"
 
 
 class Target(NamedTuple):
-    """What is tried. `roles` are (name, URL); `tls` trusts the gateway's certificate, where the public CAs don't."""
+    """What is tried. `roles` are (name, URL); `tls` trusts the gateway's certificate, where the public CAs don't.
+
+    `way` is what the roles' URLs begin with where it tells nothing of them, such as a proxy's address.
+    """
 
     stack: str
     gateway: str
     key: str
     roles: Sequence[tuple[str, str]]
     tls: ssl.SSLContext | None = None
+    way: str = ""
 
     @property
     def workers(self) -> dict[str, str]:
@@ -66,6 +70,8 @@ async def gather(target: Target, timeout: float, progress: Callable[[str], None]
         facts = Facts(target.stack, target.gateway)
         progress("roles")
         facts.roles = await asyncio.gather(*(_role(client, name, url) for name, url in target.roles))
+        for role in facts.roles:
+            role.url = role.url.removeprefix(target.way)
         facts.certificate = await asyncio.to_thread(_certificate, target.gateway, target.tls)
         facts.before = await _counters(client, target.workers)
         asker = Asker(client, target.gateway, target.key, timeout)

@@ -10,7 +10,7 @@ import pytest
 
 from infra.kubernetes.names import ROLES
 from infra.kubernetes.plan import Plan
-from infra.kubernetes.stack import manifests
+from infra.kubernetes.stack import autoscaled, manifests
 from infra.kubernetes.workers import rollout_step
 from tests.infra.kubernetes.stacks import GPUS, found, plan, pod
 
@@ -99,10 +99,8 @@ def test_a_change_rolls_exactly_the_pods_that_read_it(group: dict[str, Any], rol
         assert names_read(before, role) != names_read(after, role), "the ConfigMap's name tells its content"
 
 
-def test_replicas_are_left_alone_where_something_else_decides_them() -> None:
-    made = merged(STACKS["priorities"])
-    assert "replicas" not in found(made, "Deployment", "decode-worker")["spec"]
-    assert found(made, "Deployment", "prefill-worker")["spec"]["replicas"] == 1
+def test_whose_replicas_are_left_alone() -> None:
+    assert autoscaled(merged(STACKS["priorities"]).config) == ["decode-worker", "gateway"]
 
 
 def test_a_pod_has_the_time_that_its_drain_takes() -> None:
