@@ -1,4 +1,4 @@
-"""A daemon, a registry and the images of this checkout, once for all tests of a session."""
+"""A registry and the images of this checkout, once for all tests of a session; the daemon is of tests/conftest.py."""
 
 from __future__ import annotations
 
@@ -10,18 +10,7 @@ from tests.conftest import CACHE
 from tests.toolchain.docker import base, registry
 from tests.toolchain.docker.daemon import Docker
 from tests.toolchain.docker.release import Release
-from tests.toolchain.kubernetes import debian
 from tests.toolchain.kubernetes.programs import prepare
-
-
-@pytest.fixture(scope="session")
-def docker() -> Iterator[Docker]:
-    """Docker's daemon."""
-    try:
-        with Docker.running(CACHE) as running:
-            yield running
-    except debian.Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

