@@ -52,8 +52,7 @@ class StackPaths(NamedTuple):
     @classmethod
     def of(cls, project: Path, stack: str, cache: Path) -> StackPaths:
         """The paths of `stack`; raises PathError where a socket's path would be too long for the kernel."""
-        digest = hashlib.sha256(os.fsencode(project)).hexdigest()[:10]
-        paths = cls(project / ".diphase" / stack, cache / "run" / f"{digest}-{stack}")
+        paths = cls(project / ".diphase" / stack, cache / "run" / f"{_digest(project)}-{stack}")
         longest = len(os.fsencode(paths.socket("decode-worker-000")))
         if longest > SOCKET_PATH_BYTES:
             raise PathError(
@@ -61,6 +60,11 @@ class StackPaths(NamedTuple):
                 "Set DIPHASE_CACHE to a shorter path, or give the stack a shorter name"
             )
         return paths
+
+    @staticmethod
+    def runs(project: Path, cache: Path) -> list[Path]:
+        """The `run` folders of all of a project's stacks that are up here."""
+        return sorted((cache / "run").glob(f"{_digest(project)}-*"))
 
     @property
     def native(self) -> Path:
@@ -84,3 +88,7 @@ class StackPaths(NamedTuple):
 
     def socket(self, instance: str) -> Path:
         return self.run / f"{instance}.sock"
+
+
+def _digest(project: Path) -> str:
+    return hashlib.sha256(os.fsencode(project)).hexdigest()[:10]

@@ -36,9 +36,13 @@ class ProgramProvider(StackProvider):
         return CreateResult(props["instance"], _outputs(props))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """The state that supervisord reports; no resource where it knows none of that name or is gone itself."""
+        """What supervisord runs and its state; no resource where it knows none of that name or is gone itself."""
         state = _state(props)
-        return ReadResult("", {}) if state is None else ReadResult(id_, {**props, "state": state})
+        if state is None:
+            return ReadResult("", {})
+        # An update that failed or was killed left a program that Pulumi's state does not know of.
+        runs = Supervisord(Path(props["run"])).made_from(id_)
+        return ReadResult(id_, {**props, **runs, "state": state})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         moved = _olds.get("run") != _news["run"]
@@ -98,6 +102,7 @@ def _start(props: dict[str, Any], stop_seconds: float | None = None) -> None:
         Path(props["directory"]),
         Path(props["log"]),
         props["stopSeconds"],
+        {key: value for key, value in props.items() if key not in PASSIVE},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pulumi
@@ -30,7 +30,6 @@ class LocalStack:
     def __init__(self, config: StackConfig, project: Path, stack: str) -> None:
         cache = cache_dir(os.environ)
         self._config = config
-        self._project = project
         self._paths = StackPaths.of(project, stack, cache)
         self._layout = Layout(config, self._paths)
         source = config.model.source
@@ -47,49 +46,46 @@ class LocalStack:
 
     def _roles(self) -> None:
         # Creation only starts a program, so the order costs nothing there. An update drains a program and waits until
-        # its successor is ready: decode, which holds the longest requests, before prefill, and the gateway last.
+        # its successor is ready: decode, which holds the longest requests, before prefill, and the gateway last. One at
+        # a time also among equals, so that one that cannot start is the only one that is lost.
         layout, config = self._layout, self._config
-        back: list[SupervisedProgram] = [self._program(layout.kv(), "local.basePort")]
-        back += [self._program(layout.scheduler(i), "local.basePort") for i in range(config.scheduler.replicas)]
-        decode = [
-            self._with_model(functools.partial(layout.worker, "decode", i), "local.basePort", back)
-            for i in range(config.decode.replicas)
-        ]
-        prefill = [
-            self._with_model(functools.partial(layout.worker, "prefill", i), "local.basePort", decode)
-            for i in range(config.prefill.replicas)
-        ]
+        self._program(layout.kv(), "local.basePort")
+        for i in range(config.scheduler.replicas):
+            self._program(layout.scheduler(i), "local.basePort")
+        for i in range(config.decode.replicas):
+            self._with_model(functools.partial(layout.worker, "decode", i), "local.basePort")
+        for i in range(config.prefill.replicas):
+            self._with_model(functools.partial(layout.worker, "prefill", i), "local.basePort")
         gateway_key = "gateway.port" if config.gateway.port else "local.basePort"
-        self._with_model(layout.gateway, gateway_key, prefill, restart_on=self._key.sha256)
+        self._with_model(layout.gateway, gateway_key, restart_on=self._key.sha256)
 
     def _program(self, settings: RoleSettings, port_key: str) -> SupervisedProgram:
-        return self._add(settings, environment_of(settings), port_key, [], "")
+        return self._add(settings, environment_of(settings), port_key, "")
 
     def _with_model(
         self,
         build: Callable[[PreparedModel], RoleSettings],
         port_key: str,
-        after: Sequence[pulumi.Resource],
         restart_on: pulumi.Input[str] = "",
     ) -> SupervisedProgram:
         model = pulumi.Output.all(self._model.path, self._model.name, self._model.revision)
         environment = model.apply(
             lambda found: environment_of(build(PreparedModel(Path(found[0]), found[1], found[2])))
         )
-        return self._add(build(PLACEHOLDER), environment, port_key, after, restart_on)
+        return self._add(build(PLACEHOLDER), environment, port_key, restart_on)
 
     def _add(
         self,
         settings: RoleSettings,
         environment: pulumi.Input[dict[str, str]],
         port_key: str,
-        after: Sequence[pulumi.Resource],
         restart_on: pulumi.Input[str],
     ) -> SupervisedProgram:
         args = ProgramArgs(
             command=command_of(settings),
             environment=environment,
-            directory=self._project,
+            # Python looks here first: no code must lie in it, for what runs may be another release than the project's.
+            directory=self._paths.data,
             log=self._paths.log(settings.instance),
             host=settings.host,
             port=settings.port,
@@ -99,7 +95,7 @@ class LocalStack:
             # What a role has read when it starts: its code, and whatever else its caller names.
             restart_on=pulumi.Output.concat(code.digest(package_of(settings)), " ", restart_on),
         )
-        options = pulumi.ResourceOptions(depends_on=[self._supervisor, *after])
+        options = pulumi.ResourceOptions(depends_on=[self._supervisor, *self._programs[-1:]])
         program = SupervisedProgram(settings.instance, self._supervisor.run, args, options)
         self._programs.append(program)
         return program

@@ -16,6 +16,7 @@ import xmlrpc.client
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 from supervisor.xmlrpc import Faults, SupervisorTransport
@@ -132,6 +133,7 @@ class Supervisord:
 
     def _text(self, log: Path) -> str:
         return f"""\
+; It runs in {_config(sys.prefix)}
 [unix_http_server]
 file={_config(str(self.socket))}
 chmod=0600
@@ -149,12 +151,27 @@ files = {_config(str(self.run))}/programs/*.conf
     # Its programs
 
     def put(
-        self, name: str, command: list[str], environ: Mapping[str, str], directory: Path, log: Path, stop_seconds: float
+        self,
+        name: str,
+        command: list[str],
+        environ: Mapping[str, str],
+        directory: Path,
+        log: Path,
+        stop_seconds: float,
+        made_from: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Write a program and start it; one of that name that runs is stopped (SIGTERM, then SIGKILL) first."""
+        """Write a program and start it; one of that name that runs is stopped (SIGTERM, then SIGKILL) first.
+
+        `made_from` is kept with it, as JSON.
+        """
         log.parent.mkdir(parents=True, exist_ok=True)
         described = self.run / "programs" / f"{name}.json"
-        description = {"command": command, "environment": dict(environ), "directory": str(directory)}
+        description = {
+            "command": command,
+            "environment": dict(environ),
+            "directory": str(directory),
+            "made_from": dict(made_from),
+        }
         launch = [f"{sys.prefix}/bin/python", "-I", "-S", str(LAUNCH), str(described), str(self._living)]
         text = f"""\
 [program:{name}]
@@ -194,6 +211,15 @@ stdout_logfile_backups=3
         """supervisord's account of a program (pid, statename, spawnerr, …); None where it knows none of that name."""
         found = self._call("getProcessInfo", name, allowed=(Faults.BAD_NAME,))
         return dict(found) if found is not None else None
+
+    def made_from(self, name: str) -> dict[str, Any]:
+        """What a program was put with; empty where that is not known."""
+        try:
+            described = json.loads((self.run / "programs" / f"{name}.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        found: dict[str, Any] = described.get("made_from", {})
+        return found
 
     def infos(self) -> list[dict[str, Any]]:
         """The account of every program."""

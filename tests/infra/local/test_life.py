@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -175,3 +176,21 @@ def test_two_stacks_run_side_by_side(stack: Stack) -> None:
         assert not other.paths.run.exists()
     finally:
         other.daemon.stop(20.0)
+
+
+def test_what_a_killed_update_left_is_seen_and_brought_back(stack: Stack) -> None:
+    """Its step was done but not recorded: by the state nothing has changed."""
+    stack.up()
+    before = stack.pids()
+    described = stack.daemon.run / "programs" / "back.json"
+    made_from = json.loads(described.read_text())["made_from"]
+    put = {**made_from, "environment": {**made_from["environment"], "GREETING": "half-finished"}}
+    stack.daemon.put(
+        "back", put["command"], put["environment"], stack.project, stack.paths.log("back"), put["stopSeconds"], put
+    )
+    eventually(lambda: "with 'half-finished'" in stack.paths.log("back").read_text())
+    changes = stack.up()
+    assert changes["update"] == 2, "the role and the readiness of all"
+    assert stack.pids()["front"] == before["front"]
+    assert "with 'half-finished'" not in stack.paths.log("back").read_text().rpartition("draining")[2]
+    assert stack.run("preview", refresh=True) == {"same": 5}
