@@ -55,13 +55,14 @@ def fingerprint(*parts: str | bytes | Path) -> str:
 def ensure_uv(cache: Path) -> Path:
     """The pinned uv, in an environment of its own in the cache; gives the program's path."""
     lock = ROOT / "requirements" / "uv.txt"
-    home = cache / "uv-tool" / fingerprint(lock, sys.version, sys.executable)[:16]
+    # The same interpreter has several names; `python3` may be another one tomorrow.
+    home = cache / "uv-tool" / fingerprint(lock, sys.version, os.path.realpath(sys.executable))[:16]
     uv = home / "bin" / "uv"
     if not uv.exists():
         with Step(f"uv (installs the Python environment) into {home}"):
             shutil.rmtree(home, ignore_errors=True)
             partial = home.with_name(f"{home.name}.{os.getpid()}")
-            run([sys.executable, "-m", "venv", str(partial)])
+            run([os.path.realpath(sys.executable), "-m", "venv", str(partial)])
             pip = [str(partial / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
             run([*pip, "--disable-pip-version-check", "--require-hashes", "--no-deps", "-r", str(lock)])
             partial.rename(home)

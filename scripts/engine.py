@@ -21,7 +21,7 @@ from pulumi import automation
 from infra.__main__ import main
 from infra.paths import PathError, cache_dir, project_dir
 from scripts import pulumi_cli, targets
-from scripts.faults import OperationFailed, locked, sentence, sentences
+from scripts.faults import OperationFailed, holders_in, holders_named, locked, sentence, sentences
 from scripts.progress import Progress
 
 PROJECT = "diphase"
@@ -42,7 +42,6 @@ class Engine:
         except PathError as error:
             raise OperationFailed(str(error)) from None
         self.cache = cache_dir(os.environ)
-        self.target = targets.of(stack, self.project, self.cache)
         self.name = stack
         self._program = program
         self.config_file = config_file or self.project / "stacks" / f"Pulumi.{stack}.yaml"
@@ -55,6 +54,11 @@ class Engine:
             # An inline program passes no runtime options on, so the dynamic provider is told which Python has the SDK.
             "PULUMI_PYTHON_CMD": sys.executable,
         }
+
+    @functools.cached_property
+    def target(self) -> targets.Target:
+        """What carries the roles."""
+        return targets.of(self.name, self.project, self.cache, self.config_file)
 
     @functools.cached_property
     def _stack(self) -> automation.Stack:
@@ -129,6 +133,11 @@ class Engine:
         # By the CLI, which keeps the rest of the file as it is.
         self.pulumi("config", "set-all", "--path", *pairs)
 
+    def locked(self) -> str | None:
+        """Who holds the stack and what to do, as far as that can be seen beforehand; None where nobody is seen."""
+        holders = holders_in(self.project, PROJECT, self.name)
+        return locked(holders, self.name) if holders else None
+
     def cancel(self) -> None:
         """Take away the lock of an operation that is dead."""
         with self._faults(None):
@@ -138,8 +147,8 @@ class Engine:
     def _faults(self, progress: Progress | None) -> Iterator[None]:
         try:
             yield
-        except automation.ConcurrentUpdateError:
-            raise OperationFailed(locked(self.project, PROJECT, self.name)) from None
+        except automation.ConcurrentUpdateError as error:
+            raise OperationFailed(locked(holders_named(str(error)), self.name)) from None
         except automation.CommandError as error:
             said = sentences(progress.errors) if progress else ""
             raise OperationFailed(said or sentence(str(error))) from None

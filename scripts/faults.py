@@ -6,7 +6,9 @@ import json
 import os
 import re
 import socket
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -16,7 +18,8 @@ COLOUR = re.compile(r"<\{%.*?%\}>")
 # A dynamic provider's exception arrives as a traceback; ours name their kind at the start of the last part.
 OURS = re.compile(rf"(?:^|\n)[\w.]*\b(?:{LocalError.__name__}|Gone|PathError): ")
 
-
+# How the CLI names who holds a lock in a bucket or a folder.
+HOLDER = re.compile(r"created by (\S+)@(\S+) \(pid (\d+)\) at (\S+)")
 # What the engine adds to the fault itself.
 NOISE = re.compile(r"(update|preview|refresh|destroy) failed|Resource monitor has terminated, shutting down")
 
@@ -54,22 +57,47 @@ def sentence(message: str) -> str:
     return re.sub(r"^(error: )?(Program failed with an unhandled exception: )?", "", text)
 
 
-def locked(project: Path, name: str, stack: str) -> str:
-    """Who holds the lock of a stack whose state is a file, and what to do about it."""
+class Holder(NamedTuple):
+    """Who holds a stack's lock."""
+
+    user: str
+    host: str
+    pid: int
+    since: str
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is known to be dead: it ran on this machine, and does not any more."""
+        here = self.host == socket.gethostname() and os.path.isdir("/proc/self")
+        return here and not os.path.exists(f"/proc/{self.pid}")
+
+    def __str__(self) -> str:
+        gone = ", which is gone" if self.gone else ""
+        return f"{self.user}@{self.host}, process {self.pid}{gone}, since {self.since[:19].replace('T', ' ')}"
+
+
+def holders_in(project: Path, name: str, stack: str) -> list[Holder]:
+    """Who holds the lock of a stack whose state is in the checkout; empty where nobody does."""
     folder = project / ".diphase" / "state" / ".pulumi" / "locks" / "organization" / name / stack
-    holders = []
-    stale = True
+    found = []
     for path in sorted(folder.glob("*.json")):
-        lock = json.loads(path.read_text())
-        here = lock["hostname"] == socket.gethostname()
-        gone = here and not os.path.exists(f"/proc/{lock['pid']}") and os.path.isdir("/proc/self")
-        stale = stale and gone
-        holders.append(
-            f"{lock['username']}@{lock['hostname']}, process {lock['pid']}{', which is gone' if gone else ''}, "
-            f"since {lock['timestamp'][:19].replace('T', ' ')}"
-        )
-    who = "; ".join(holders) or "somebody unknown"
+        try:
+            lock = json.loads(path.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):  # it is being made or taken away
+            continue
+        found.append(Holder(lock["username"], lock["hostname"], lock["pid"], lock["timestamp"]))
+    return found
+
+
+def holders_named(said: str) -> list[Holder]:
+    """Who holds a lock by what the CLI said of it; empty where it named nobody."""
+    return [Holder(user, host, int(pid), since) for user, host, pid, since in HOLDER.findall(said)]
+
+
+def locked(holders: Sequence[Holder], stack: str) -> str:
+    """That a stack is locked, by whom, and what to do about it."""
+    who = "; ".join(map(str, holders)) or "somebody unknown"
     remedy = f"`diphase cancel --stack {stack}` takes the lock away"
-    if not (holders and stale):
+    if not (holders and all(holder.gone for holder in holders)):
         remedy = f"wait until that operation ends; only if it is known to be dead: {remedy}"
     return f"stack {stack} is locked by {who}; {remedy}"

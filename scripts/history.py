@@ -62,7 +62,7 @@ def _row(update: Update, good: bool) -> dict[str, Any]:
         "commit": record.commit,
         "dirty": list(record.dirty),
         "version": record.version,
-        "images": record.images,
+        "images": update.images,
         "rollback": record.rollback,
         "changes": update.changes,
         "good": good,

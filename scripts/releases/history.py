@@ -15,6 +15,12 @@ from scripts.releases.attempt import TAG, Attempt
 from scripts.releases.record import Record
 from scripts.releases.updates import Update, read
 
+# What a secrets provider keeps in the state, and what a stack file calls it.
+ENCRYPTION = {
+    "passphrase": {"salt": "encryptionsalt"},
+    "cloud": {"url": "secretsprovider", "encryptedkey": "encryptedkey"},
+}
+
 
 @dataclass(frozen=True)
 class History:
@@ -37,11 +43,23 @@ def load(engine: Engine, *, secrets: bool = False) -> History:
     return History(updates, attempt.unfinished(attempt.decode(tags.get(TAG)), updates))
 
 
-def pending(engine: Engine) -> list[str]:
-    """The names of resources that an update was changing when it was cut off."""
+@dataclass(frozen=True)
+class State:
+    """What the stack's state says: resources that an update was changing when it was cut off, and how secrets are
+    encrypted, as the keys of a stack file that say so (none where a service does it, or there are no resources)."""
+
+    pending: list[str]
+    encryption: dict[str, str]
+
+
+def state(engine: Engine) -> State:
+    """The present state of a stack that exists; raises OperationFailed."""
     deployment = json.loads(engine.pulumi("stack", "export")).get("deployment") or {}
     operations = deployment.get("pending_operations") or []
-    return [operation["resource"]["urn"].rpartition("::")[2] for operation in operations]
+    provider = deployment.get("secrets_providers") or {}
+    kept = provider.get("state") or {}
+    encryption = {file: kept[key] for key, file in ENCRYPTION.get(str(provider.get("type")), {}).items() if key in kept}
+    return State([operation["resource"]["urn"].rpartition("::")[2] for operation in operations], encryption)
 
 
 def mark(engine: Engine, record: Record) -> Callable[[], None]:

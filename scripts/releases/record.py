@@ -1,8 +1,8 @@
 """What an update is made of besides its configuration, as the last line of its message in the stack's history.
 
-Pulumi records the configuration, the result and the state of the checkout that it was called in. It does not say which
-files were dirty, which images ran, or that the code came from somewhere else, as it does in a rollback. This is the one
-place for what is missing: `diphase: {"commit": …, "dirty": […], "version": …, "images": {…}, "attempt": …}`.
+Pulumi records the configuration (which names images by their digests), the result, and the state of the checkout that
+it was called in. It does not say which files were dirty, or that the code came from somewhere else, as it does in a
+rollback. This is the one place for what is missing: `diphase: {"commit": …, "dirty": […], "version": …, "attempt": …}`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     commit: str | None = None
     dirty: tuple[str, ...] = ()
     version: str = ""
-    images: dict[str, str] = {}
     rollback: Rollback | None = None
     attempt: str = ""
+
+    @property
+    def dirty_code(self) -> tuple[str, ...]:
+        """The dirty files but for stack files: the configuration is recorded whole anyway."""
+        return tuple(path for path in self.dirty if "stacks/Pulumi." not in path)
 
 
 def new_attempt() -> str:

@@ -82,7 +82,5 @@ class Repository:
         self.git("worktree", "add", "--quiet", "--detach", "--force", str(folder), commit)
 
     def remove_worktree(self, folder: Path) -> None:
-        """Forget a worktree that has been deleted, or delete it."""
-        if folder.exists():
-            self.git("worktree", "remove", "--force", "--force", str(folder))
-        self.git("worktree", "prune")
+        """Delete a worktree, whatever its state, and forget it."""
+        self.git("worktree", "remove", "--force", "--force", str(folder))

@@ -1,4 +1,4 @@
-"""What this checkout would deploy: its commit, what differs from it, its version, the images that it names."""
+"""What this checkout would deploy: its commit, what differs from it, its version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.releases.record import Record, new_attempt
 from scripts.releases.repository import GitError, Repository
 
 
-def describe(config_file: Path, title: str = "") -> tuple[str, Record]:
+def describe(title: str = "") -> tuple[str, Record]:
     """Title and record of an update by this code; the title is the commit's unless one is given."""
     repository = Repository(CODE)
     try:
@@ -21,7 +21,7 @@ def describe(config_file: Path, title: str = "") -> tuple[str, Record]:
         title = title or repository.title(commit)
     except GitError:
         commit, dirty = None, ()
-    record = Record(commit, dirty, _version(), images_of(config_of(config_file)), attempt=new_attempt())
+    record = Record(commit, dirty, _version(), attempt=new_attempt())
     return title, record
 
 
@@ -29,12 +29,14 @@ def warning(record: Record) -> str | None:
     """What keeps a rollback from bringing exactly this back; None where nothing does."""
     if record.commit is None:
         return "this is no git checkout, so no commit is recorded: a rollback to this update will not be possible"
-    if record.dirty:
-        some = ", ".join(record.dirty[:3]) + (", …" if len(record.dirty) > 3 else "")
+    if record.dirty_code:
+        some = ", ".join(record.dirty_code[:3]) + (", …" if len(record.dirty_code) > 3 else "")
         return (
             f"the checkout is dirty ({some}): a rollback to this update will bring commit {record.commit[:12]} "
-            "without these changes; the stack's configuration is recorded whole"
+            "without these changes"
         )
+    if record.dirty:
+        return f"{', '.join(record.dirty)} is not committed; what it says now is recorded with this update"
     return None
 
 
@@ -46,13 +48,6 @@ def config_of(config_file: Path) -> dict[str, Any]:
         return {}
     config = document.get("config") if isinstance(document, dict) else None
     return config if isinstance(config, dict) else {}
-
-
-def images_of(config: dict[str, Any]) -> dict[str, str]:
-    """Each role's image by digest, as a configuration names it."""
-    group = config.get("diphase:images")
-    digests = group.get("digests") if isinstance(group, dict) else None
-    return {str(role): str(image) for role, image in digests.items()} if isinstance(digests, dict) else {}
 
 
 def _version() -> str:

@@ -40,6 +40,13 @@ class Update(msgspec.Struct, frozen=True):
         return self.record.commit
 
     @property
+    def images(self) -> dict[str, str]:
+        """Each role's image by its digest; empty for targets without."""
+        group = self.config.get("diphase:images", Value({})).value
+        digests = group.get("digests") if isinstance(group, dict) else None
+        return {role: image for role, image in (digests or {}).items() if image}
+
+    @property
     def deploys(self) -> bool:
         """Whether it was to make the stack what a program says."""
         return self.kind == "update"
@@ -49,14 +56,9 @@ class Update(msgspec.Struct, frozen=True):
         return self.deploys and self.result == SUCCEEDED
 
     def same_release(self, other: Update) -> bool:
-        """Whether both are of the same code, configuration and images."""
+        """Whether both are of the same code and configuration."""
         mine, others = self.record, other.record
-        return (mine.commit, mine.dirty, mine.images, self.config) == (
-            others.commit,
-            others.dirty,
-            others.images,
-            other.config,
-        )
+        return (mine.commit, mine.dirty, self.config) == (others.commit, others.dirty, other.config)
 
 
 def read(entries: Sequence[Mapping[str, Any]]) -> list[Update]:

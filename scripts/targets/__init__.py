@@ -15,18 +15,17 @@ from scripts.targets.target import RoleState, Target
 __all__ = ["RoleState", "Target", "of"]
 
 
-def of(stack: str, project: Path, cache: Path) -> Target:
-    """The target of a stack; local where it has no file, as for one that is only to be taken down.
+def of(stack: str, project: Path, cache: Path, config_file: Path) -> Target:
+    """The target that a stack's file names; local where it has no file, as for one that is only to be taken down.
 
     Raises OperationFailed where the file is wrong, or the target cannot be used with this stack.
     """
-    path = project / "stacks" / f"Pulumi.{stack}.yaml"
     try:
-        config = (yaml.safe_load(path.read_text()) or {}).get("config") or {}
+        config = (yaml.safe_load(config_file.read_text()) or {}).get("config") or {}
     except FileNotFoundError:
         config = {}
     except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
-        raise OperationFailed(f"{path} cannot be read: {error}") from None
+        raise OperationFailed(f"{config_file} cannot be read: {error}") from None
     prefix = f"{NAMESPACE}:"
     values = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
     if values.get("target") == "kubernetes":

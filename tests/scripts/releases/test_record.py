@@ -6,9 +6,7 @@ import pytest
 
 from scripts.releases.record import MARK, MAX_DIRTY, Record, Rollback, compose, parse
 
-WHOLE = Record(
-    "a" * 40, ("services/x.py", "neue Datei.txt"), "0.1.0", {"kv": "h/kv@sha256:1"}, Rollback(7, 5), "c0ffee"
-)
+WHOLE = Record("a" * 40, ("services/x.py", "neue Datei.txt"), "0.1.0", Rollback(7, 5), "c0ffee")
 
 
 @pytest.mark.parametrize("title", ["", "A title", "A title\n\nwith more", "diphase: not a record"])
