@@ -6,6 +6,7 @@ import click
 
 from scripts.engine import Engine
 from scripts.options import stack_option
+from scripts.releases.folder import Releases
 
 
 @click.command("down")
@@ -16,5 +17,6 @@ def command(stack: str) -> None:
     if engine.exists():
         engine.run("destroy", f"stack {stack}: down")
     engine.target.clean()
+    Releases(engine.project, engine.cache).prune()
     if not engine.exists():
         click.echo(f"stack {stack} is not up", err=True)

@@ -9,6 +9,7 @@ import click
 from scripts.engine import Engine
 from scripts.faults import OperationFailed
 from scripts.options import config_option, stack_option
+from scripts.releases.folder import Releases
 from scripts.releases.history import mark
 from scripts.releases.record import compose, parse
 from scripts.releases.source import describe, warning
@@ -23,7 +24,7 @@ def command(stack: str, config_file: Path | None, message: str) -> None:
     engine = Engine(stack, config_file=config_file)
     _, record = parse(message)
     if record is None:
-        title, record = describe(engine.config_file, message)
+        title, record = describe(message)
         message = compose(title, record)
         if warned := warning(record):
             click.echo(f"warning: {warned}", err=True)
@@ -32,6 +33,7 @@ def command(stack: str, config_file: Path | None, message: str) -> None:
         engine.run("up", f"stack {stack}: up", begun=mark(engine, record), refresh=True, message=message)
     except OperationFailed as failed:
         raise OperationFailed("\n".join(filter(None, [failed.message, engine.target.explain()]))) from None
+    Releases(engine.project, engine.cache).prune()
     outputs = engine.outputs(secrets=True)
     engine.target.keep(outputs)
     gateway = outputs["gateway"]
