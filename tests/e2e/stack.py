@@ -73,6 +73,7 @@ class Stack:
     base_port: int = field(default_factory=free_base_port)
     urls: dict[str, str] = field(default_factory=dict)
     api_key: str = ""
+    diphase: Path = Path(sys.executable).parent / "diphase"
     _clients: list[openai.OpenAI] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -100,9 +101,9 @@ class Stack:
     def run(self, *args: str, check: bool = True, timeout: float = UP_SECONDS) -> subprocess.CompletedProcess[str]:
         """`diphase ARGS --stack NAME`."""
         done = subprocess.run(
-            [str(Path(sys.executable).parent / "diphase"), *args, "--stack", self.name],
+            [str(self.diphase), *args, "--stack", self.name],
             cwd=self.project,
-            env={**os.environ, "DIPHASE_PROJECT": str(self.project), "NO_COLOR": "1"},
+            env=self.environ,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -110,6 +111,11 @@ class Stack:
         if check:
             assert done.returncode == 0, f"diphase {args}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Of `diphase`."""
+        return {**os.environ, "DIPHASE_PROJECT": str(self.project), "NO_COLOR": "1"}
 
     def up(self) -> None:
         """Bring it to what its file says; afterwards `urls` has the address of every role."""
