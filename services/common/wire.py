@@ -76,6 +76,12 @@ class Heartbeat(msgspec.Struct):
     hands_over_first_token: bool = True
 
 
+class HeartbeatAnswer(msgspec.Struct):
+    """Answer to a heartbeat: whether a worker of the other phase lives that the sender exchanges KV with."""
+
+    paired: bool = True
+
+
 # -- gateway → scheduler --------------------------------------------------------------------------------------------
 
 

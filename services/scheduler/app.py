@@ -10,7 +10,7 @@ from services.common import logs
 from services.common.errors import DiphaseError
 from services.common.http_server import App, Request, Response, json_response
 from services.common.settings import SchedulerSettings
-from services.common.wire import Heartbeat, PlaceRequest, ReleaseRequest
+from services.common.wire import Heartbeat, HeartbeatAnswer, PlaceRequest, ReleaseRequest
 from services.scheduler import metrics
 from services.scheduler.core import Limits, Scheduler
 from services.scheduler.report import report
@@ -62,12 +62,12 @@ class SchedulerApp:
     async def _heartbeat(self, request: Request) -> Response:
         beat = await request.json(Heartbeat, limit=BODY_LIMIT)
         try:
-            self.core.heartbeat(beat, self._clock())
+            paired = self.core.heartbeat(beat, self._clock())
         except DiphaseError as error:
             metrics.REFUSED.labels(error.code).inc()
             self._log_refusal(beat, error)
             raise
-        return json_response({})
+        return json_response(HeartbeatAnswer(paired))
 
     def _log_refusal(self, beat: Heartbeat, error: DiphaseError) -> None:
         if beat.engine_id not in self._refused:

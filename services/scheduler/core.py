@@ -45,11 +45,15 @@ class Scheduler:
         self._random = random.Random(seed)  # noqa: S311 - draws lots, keeps no secret
 
     # -- what workers and gateways say
-    def heartbeat(self, beat: Heartbeat, now: float) -> None:
-        """Take a heartbeat in. Raises Incompatible for a worker that could never be paired, InvalidRequest."""
+    def heartbeat(self, beat: Heartbeat, now: float) -> bool:
+        """Take a heartbeat in; returns whether a worker of the other phase lives that can be paired with the sender.
+
+        Raises Incompatible for a worker that could never be paired, InvalidRequest.
+        """
         worker, ended = self.registry.observe(beat, now)
         self._forget(ended)
         self._dispatch(beat.phase, [worker], now)
+        return self.registry.has_partner(worker, now)
 
     def place(self, request: PlaceRequest, now: float) -> Ticket:
         """Choose a worker or wait for one. The ticket's outcome is set at once or, later, before its deadline's tick.

@@ -114,6 +114,14 @@ class Registry:
         """Whether it takes requests, or may do so again: one that drains ends, one that fell silent may come back."""
         return self.hoped_for(worker, now) and not worker.beat.draining
 
+    def has_partner(self, worker: Worker, now: float) -> bool:
+        """Whether one of the other phase takes requests that this one can be paired with."""
+        other: Phase = "decode" if worker.beat.phase == "prefill" else "prefill"
+        return any(
+            one.pair == worker.pair and self.state(one, now) == "live"
+            for one in self.role(other, worker.beat.model).values()
+        )
+
     def pairs(self, model: str, now: float) -> set[Pair]:
         """Those that serve both phases now."""
         return set.intersection(

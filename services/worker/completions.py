@@ -206,6 +206,9 @@ class _Leg:
             tokens=self._tokens,
             first_token_ms=round((self._first - self._arrived) * 1e3, 1),
             finish_reason=choice.finish_reason,
+            revision=self._settings.model_revision,
+            engine=self._handoff.engine_id,
+            kv_of=self._params.remote_engine_id,
         )
 
     def _usage(self) -> Usage:

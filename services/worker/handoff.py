@@ -40,7 +40,7 @@ class Handoff:
         tls: Certificates | None = None,
     ) -> None:
         self._settings = settings
-        self._engine_id = engine_id
+        self.engine_id = engine_id
         self._engine = engine
         self._pool = pool
         self._directory = DirectoryClient(client, settings.kv_url)
@@ -88,7 +88,7 @@ class Handoff:
         settings, shared = self._settings, self._settings.kv_transport == "shm"
         handle = make_handle(
             lease,
-            engine_id=self._engine_id,
+            engine_id=self.engine_id,
             model=settings.model_name,
             revision=settings.model_revision,
             layout=self._engine.layout,

@@ -13,11 +13,12 @@ import msgspec
 
 from services.common import logs
 from services.common.discovery import Discovery
-from services.common.errors import DiphaseError
+from services.common.errors import DiphaseError, UpstreamFailed
 from services.common.http_client import HttpClient
-from services.common.wire import Heartbeat
+from services.common.wire import Heartbeat, HeartbeatAnswer
 
 LEAST_TIMEOUT = 0.5  # seconds: a scheduler that is slower than a short interval is not dead yet
+_answer = msgspec.json.Decoder(HeartbeatAnswer).decode
 _log = logs.get()
 
 
@@ -36,6 +37,7 @@ class Registration:
         self._make = make_heartbeat
         self._loops: dict[str, tuple[_Replica, asyncio.Task[None]]] = {}  # by URL
         self._ended: set[asyncio.Task[None]] = set()  # cancelled, and perhaps not over
+        self._paired = False  # once and for all: who loses its partners later is as ready as it was
 
     async def start(self) -> None:
         """Begin; the first heartbeats go out at once."""
@@ -72,7 +74,12 @@ class Registration:
 
     @property
     def fault(self) -> str | None:
-        """Why no request can be expected here, for /ready: refused by a replica, or heard by none. Else None."""
+        """Why no request can be expected here, for /ready: refused by a replica, heard by none, or never yet with
+        anybody to exchange KV with. Else None.
+
+        So in a rollout the workers of a new revision get ready together, and the old ones go together: were one phase
+        ahead of the other, no pair would be left between them.
+        """
         replicas = [replica for replica, _ in self._loops.values()]
         for _, task in self._loops.values():
             if task.done() and not task.cancelled():
@@ -81,7 +88,10 @@ class Registration:
         if refusals:
             return refusals[0]
         if any(replica.registered for replica in replicas):
-            return None
+            self._paired = self._paired or any(replica.paired for replica in replicas)
+            return (
+                None if self._paired else "no worker of the other phase is of the same revision and KV layout, so far"
+            )
         silences = [replica.silence or replica.url for replica in replicas]
         return "no scheduler answers: " + "; ".join(filter(None, (*silences, self._schedulers.fault)))
 
@@ -100,14 +110,21 @@ class Registration:
         timeout = max(self._interval, LEAST_TIMEOUT)
         try:
             reply = await self._client.request("POST", f"{replica.url}/v1/heartbeat", body, timeout=timeout)
-            reply.raise_for_status(replica.url)
+            answer = _decode(reply.raise_for_status(replica.url).body, replica.url)
         except DiphaseError as error:
             if error.status < 500:
                 replica.heard_refusal(error.message)
             else:
                 replica.heard_nothing(error.message)
         else:
-            replica.heard_yes()
+            replica.heard_yes(answer.paired)
+
+
+def _decode(body: bytes, url: str) -> HeartbeatAnswer:
+    try:
+        return _answer(body)
+    except msgspec.DecodeError as error:
+        raise UpstreamFailed(f"{url} does not answer as a scheduler does: {error}") from None
 
 
 class _Replica:
@@ -116,14 +133,15 @@ class _Replica:
     def __init__(self, url: str) -> None:
         self.url = url
         self.now = asyncio.Event()
-        self.registered = False
+        self.registered = self.paired = False
         self.refusal: str | None = None
         self.silence: str | None = None
 
-    def heard_yes(self) -> None:
+    def heard_yes(self, paired: bool) -> None:
         if not self.registered:
             _log.info("registered", scheduler=self.url)
         self.registered, self.refusal, self.silence = True, None, None
+        self.paired = paired
 
     def heard_refusal(self, reason: str) -> None:
         if self.refusal != reason:

@@ -20,9 +20,13 @@ def run(coroutine):
 
 def test_a_killed_replica_costs_no_request(beat, ask):  # CASES 21
     async def scenario():
-        async with cluster(2) as made, beating(made, beat, "decode-0", max_running=1) as registration:
-            await made.knows(1, 0)
-            await made.knows(1, 1)
+        async with (
+            cluster(2) as made,
+            beating(made, beat, "prefill-0"),
+            beating(made, beat, "decode-0", max_running=1) as registration,
+        ):
+            await made.knows(2, 0)
+            await made.knows(2, 1)
             assert (await made.place(ask("a"), 0)).status == 200
             waiting = asyncio.create_task(made.place(ask("b"), 0))
             await made.waiting(1, 0)
@@ -36,7 +40,7 @@ def test_a_killed_replica_costs_no_request(beat, ask):  # CASES 21
             assert registration.fault is None
             made.replicas[0].start()
             await made.ready()
-            await made.knows(1, 0)  # at the next beat it knows what the other knows
+            await made.knows(2, 0)  # at the next beat it knows what the other knows
 
     run(scenario())
 

@@ -190,6 +190,22 @@ def test_during_a_rollout_traffic_follows_the_smaller_share(make, ask, beat):  #
     assert abs(chosen["old"] - 2 * chosen["new"]) <= 2
 
 
+def test_a_heartbeat_is_told_whether_somebody_could_be_paired_with_its_sender(make, beat):
+    scheduler = make("decode-old", revision="old")
+
+    def told(name, sequence, revision, now, **fields):
+        return scheduler.heartbeat(beat(name, name.split("-")[0], sequence, revision=revision, **fields), now)
+
+    assert not told("prefill-new", 1, "new", WARM)
+    assert not told("prefill-another", 1, "new", WARM), "one of the same phase is no partner"
+    assert told("decode-new", 1, "new", WARM)
+    assert told("prefill-new", 2, "new", WARM)
+    told("decode-new", 2, "new", WARM, draining=True)
+    assert not told("prefill-new", 3, "new", WARM)
+    told("decode-new", 3, "new", WARM)
+    assert not told("prefill-new", 4, "new", WARM + SILENCE + 1), "it has fallen silent"
+
+
 def two_revisions(make, beat):
     """Old and new side by side, each with both phases; gives the scheduler and heartbeats of the old decode worker."""
     scheduler = make("prefill-old", "decode-old", revision="old")

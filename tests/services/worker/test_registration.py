@@ -11,7 +11,7 @@ from services.common.discovery import Discovery, resolve
 from services.common.errors import EngineFailed, Incompatible
 from services.common.http_client import HttpClient
 from services.common.http_server import App, json_response
-from services.common.wire import Capacity, Heartbeat, Layout, Load
+from services.common.wire import Capacity, Heartbeat, HeartbeatAnswer, Layout, Load
 from services.worker.registration import Registration
 from tests.services.common.serving import serving, until
 
@@ -23,7 +23,7 @@ class Listener:
     """A scheduler that only listens; `error` is what it answers."""
 
     def __init__(self):
-        self.beats, self.error = [], None
+        self.beats, self.error, self.paired = [], None, True
         self.app = App()
         self.app.route("POST", "/v1/heartbeat", self._heartbeat)
 
@@ -31,7 +31,7 @@ class Listener:
         self.beats.append(await request.json(Heartbeat))
         if self.error is not None:
             raise self.error
-        return json_response({})
+        return json_response(HeartbeatAnswer(self.paired))
 
 
 class Life:
@@ -188,6 +188,34 @@ def test_before_the_first_answer_and_after_a_crash_it_is_not_ready():
             await until(lambda: made.fault is None)
             life.fails = True
             await until(lambda: "the engine is gone" in (made.fault or ""))
+
+    run(scenario())
+
+
+def test_it_first_gets_ready_when_one_of_the_other_phase_is_there():
+    async def scenario():
+        one, two = Listener(), Listener()
+        one.paired = two.paired = False
+        async with serving(one.app) as a, serving(two.app) as b, registered([a.url, b.url], Life()) as made:
+            await until(lambda: "of the same revision" in (made.fault or ""))
+            two.paired = True
+            await until(lambda: made.fault is None)
+            two.paired = False
+            heard = len(two.beats)
+            await until(lambda: len(two.beats) > heard + 2)
+            assert made.fault is None, "others count on its being ready, whoever else dies"
+
+    run(scenario())
+
+
+def test_what_is_no_scheduler_registers_nobody():
+    async def scenario():
+        class Other(Listener):
+            async def _heartbeat(self, request):
+                return json_response([])
+
+        async with serving(Other().app) as served, registered([served.url], Life()) as made:
+            await until(lambda: "does not answer as a scheduler does" in (made.fault or ""))
 
     run(scenario())
 
