@@ -12,8 +12,13 @@ from services.common.metrics import REGISTRY, SECONDS
 from services.common.wire import Phase
 from services.scheduler.core import PHASES, Scheduler
 from services.scheduler.registry import State
+from services.scheduler.waiting import WaitQueue
 
 QUEUE_LENGTH = Gauge("diphase_scheduler_queue_length", "Requests that wait for a worker", ["phase"], registry=REGISTRY)
+QUEUED_TOKENS = Gauge(
+    "diphase_scheduler_queued_tokens", "Prompt tokens of the requests that wait for a worker", ["phase"],
+    registry=REGISTRY,
+)  # fmt: skip
 WAIT_SECONDS = Histogram(
     "diphase_scheduler_wait_seconds", "Time until a request was placed or refused", ["phase"],
     buckets=SECONDS, registry=REGISTRY,
@@ -34,8 +39,13 @@ def watch(scheduler: Scheduler, clock: Callable[[], float]) -> None:
     HELD.set_function(scheduler.held)
     for phase in PHASES:
         QUEUE_LENGTH.labels(phase).set_function(partial(len, scheduler.queues[phase]))
+        QUEUED_TOKENS.labels(phase).set_function(partial(_tokens, scheduler.queues[phase]))
         for state in get_args(State):
             WORKERS.labels(phase, state).set_function(partial(_count, scheduler, clock, phase, state))
+
+
+def _tokens(queue: WaitQueue) -> float:
+    return sum(ticket.request.prompt_tokens for ticket in queue)
 
 
 def _count(scheduler: Scheduler, clock: Callable[[], float], phase: Phase, state: State) -> float:

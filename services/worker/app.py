@@ -63,6 +63,7 @@ class Worker:
             self._engine, self._handoff = engine, handoff
             self._progress = (engine.steps, time.monotonic())
             metrics.watch_load(settings.model_name, engine.num_blocks, engine.load)
+            metrics.watch_busy(lambda: engine.busy_seconds)
             self.app.route("POST", "/v1/completions", self._completions.post)
             self.app.route("POST", "/v1/kv/renew", self._post_renew)
             self.app.route("POST", "/v1/kv/release", self._post_release)

@@ -75,6 +75,21 @@ def watch_load(model_name: str, num_blocks: int, load: Callable[[], Load]) -> No
     gauge("diphase_queued_prompt_tokens", "Prompt tokens waiting to be computed", lambda now: now.queued_tokens)
 
 
+class _Busy(Collector):
+    """The time that the engine counts itself, read when it is scraped."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily("diphase_engine_busy_seconds", "Time that the engine computed", self._seconds())
+
+
+def watch_busy(seconds: Callable[[], float]) -> None:
+    """Expose the time that the engine has computed."""
+    REGISTRY.register(_Busy(seconds))
+
+
 class _Leases(Collector):
     """The lease keeper's own counts, read when they are scraped."""
 

@@ -97,6 +97,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def busy_seconds(self) -> float:
+        """Time spent in steps since start; an engine that always computes adds a second in each second."""
+        ...
+
+    @property
     def ended(self) -> bool:
         """Whether it was started and runs no more: nothing is served from then on."""
         ...

@@ -75,10 +75,12 @@ def test_a_client_that_hangs_up_leaves_the_queue(beat, ask):
         async with cluster() as made, beating(made, beat, "decode-0", max_running=1):
             await made.knows(1)
             await made.place(ask("a"))
-            gone = asyncio.create_task(made.place(ask("b")))
+            gone = asyncio.create_task(made.place(ask("b", prompt_tokens=77)))
             await made.waiting(1)
+            assert await made.metric('diphase_scheduler_queued_tokens{phase="decode"}') == 77
             gone.cancel()
             await made.waiting(0)
+            assert await made.metric('diphase_scheduler_queued_tokens{phase="decode"}') == 0
             next_one = asyncio.create_task(made.place(ask("c")))
             await made.waiting(1)
             assert await made.release("a")

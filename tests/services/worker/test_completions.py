@@ -36,6 +36,19 @@ def test_two_legs_equal_one_engine(fleet: Fleet) -> None:
     fleet.release("split", handle["nonce"])
 
 
+def test_an_engine_counts_the_time_in_which_it_computes(fleet: Fleet) -> None:
+    def busy() -> float:
+        return fleet.metric("decode", "diphase_engine_busy_seconds_total")
+
+    before, started = busy(), time.monotonic()
+    fleet.complete("decode", "busy", prompt=PROMPT, max_tokens=12, ignore_eos=True)
+    until("at rest", lambda: fleet.metric("decode", "vllm:num_requests_running") == 0)
+    after, took = busy(), time.monotonic() - started
+    assert 0 < after - before <= took
+    time.sleep(0.1)
+    assert busy() == after
+
+
 def test_a_stream_has_every_token_once(fleet: Fleet) -> None:
     whole = fleet.complete("decode", "whole", prompt=PROMPT, max_tokens=12, ignore_eos=True, logprobs=2).json()
     body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 12, "temperature": 0, "ignore_eos": True, "stream": True}

@@ -58,6 +58,7 @@ class TorchEngine:
         self._roster = Roster(config, self._vocab_size)
         self._stopping = False
         self._steps = 0
+        self._busy_seconds = 0.0
         self._failed_steps = 0
         self._failed_in_a_row = 0
         self._sink: Sink = lambda _events: None
@@ -91,6 +92,11 @@ class TorchEngine:
     def steps(self) -> int:
         """Steps done since start, failed ones included."""
         return self._steps
+
+    @property
+    def busy_seconds(self) -> float:
+        """Time spent in steps since start."""
+        return self._busy_seconds
 
     @property
     def failed_steps(self) -> int:
@@ -184,7 +190,10 @@ class TorchEngine:
         for sequence in fetching:
             self._fetchers.submit(self._fetch, sequence)
         if spans:
-            self._deliver(self._step(spans))
+            started = time.monotonic()
+            events = self._step(spans)
+            self._busy_seconds += time.monotonic() - started
+            self._deliver(events)
         return True
 
     def _fetch(self, sequence: Sequence) -> None:
