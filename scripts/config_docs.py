@@ -106,6 +106,8 @@ def _type(found: dict[str, Any]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
     default = field.default
     if default is None or default == [] or default == {} or isinstance(default, BaseModel):
         return ""

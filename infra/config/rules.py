@@ -26,6 +26,9 @@ def faults(config: StackConfig) -> Iterator[str]:
 
 
 def _local(config: StackConfig) -> Iterator[str]:
+    if config.autoscaling.scaled:
+        role = next(iter(config.autoscaling.scaled))
+        yield f"autoscaling.{role} is for the kubernetes target; leave it out, and set replicas"
     if config.gateway.replicas > 1:
         yield f"gateway.replicas is {config.gateway.replicas}; the local target runs one gateway"
 
@@ -58,3 +61,29 @@ def _kubernetes(config: StackConfig) -> Iterator[str]:
                 f"kubernetes.{phase}.memory ({pod.memory}) must hold kv.poolMib ({config.kv.pool_mib}), "
                 f"sharedMemoryMib ({pod.shared_memory_mib}) and the model"
             )
+    yield from _autoscaling(config)
+
+
+def _autoscaling(config: StackConfig) -> Iterator[str]:
+    autoscaling, kubernetes = config.autoscaling, config.kubernetes
+    for role, scaling in autoscaling.scaled.items():
+        key = f"autoscaling.{role}"
+        if role in kubernetes.autoscaled:
+            yield f"kubernetes.autoscaled lists {role}, which {key} scales; leave it out of one of the two"
+        replicas = getattr(config, role).replicas
+        if not scaling.min <= replicas <= scaling.max:
+            yield (
+                f"{role}.replicas ({replicas}), the number to begin with, must lie between {key}.min ({scaling.min}) "
+                f"and {key}.max ({scaling.max})"
+            )
+        if scaling.off_peak and autoscaling.kind == "hpa":
+            yield f"{key}.offPeak needs autoscaling.kind keda: a HorizontalPodAutoscaler knows no hours"
+    if not autoscaling.scaled:
+        return
+    if autoscaling.kind == "keda" and not autoscaling.prometheus_url:
+        yield "autoscaling.prometheusUrl is missing; KEDA asks it, such as http://prometheus.monitoring.svc:9090"
+    if not kubernetes.monitoring_namespace:
+        yield (
+            "kubernetes.monitoringNamespace is missing; autoscaling needs the metrics of the pods, which only the "
+            "Prometheus in that namespace may read"
+        )

@@ -14,6 +14,7 @@ from pulumi.runtime.config import CONFIG
 from pydantic import Field, ValidationError
 
 from infra.config import rules
+from infra.config.autoscaling import Autoscaling
 from infra.config.faults import ConfigError, sentence
 from infra.config.group import NAMESPACE, Group
 from infra.config.kubernetes import Images, Kubernetes
@@ -36,6 +37,7 @@ class StackConfig(Group):
     local: Local = Local()
     images: Images = Images()
     kubernetes: Kubernetes = Kubernetes()
+    autoscaling: Autoscaling = Autoscaling()
 
     @classmethod
     def load(cls) -> StackConfig:

@@ -24,6 +24,8 @@ LAYERS: Sequence[frozenset[str]] = (
         }
     ),
 )
+# What must come after everything else: scalers, which look at the workloads.
+LAST = frozenset({"HorizontalPodAutoscaler", "ScaledObject"})
 SECRET_FIELDS = {"Secret": ["data", "stringData"]}
 # Beside what Kubernetes has: the name for Pulumi, where metadata.name is an output.
 LOGICAL_NAME = "logicalName"
@@ -54,10 +56,11 @@ def declare(
 
     `ignored` are fields that somebody else decides once an object is there: {"deployment/gateway": ["spec.replicas"]}.
     """
-    layers: list[list[MANIFEST]] = [[] for _ in range(len(LAYERS) + 1)]
+    layers: list[list[MANIFEST]] = [[] for _ in range(len(LAYERS) + 2)]
     for manifest in manifests:
         kind = manifest["kind"]
-        layers[next((i for i, kinds in enumerate(LAYERS) if kind in kinds), len(LAYERS))].append(manifest)
+        middle = len(LAYERS) + (kind in LAST)
+        layers[next((i for i, kinds in enumerate(LAYERS) if kind in kinds), middle)].append(manifest)
     made: dict[str, KubernetesObject] = {}
     for layer in layers:
         options = pulumi.ResourceOptions(provider=provider, depends_on=list(made.values()))

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 
 from infra.config import StackConfig
-from infra.kubernetes import entry, gateway, kv, namespace, network_policy, scheduler, secrets, workers
+from infra.kubernetes import autoscaling, entry, gateway, kv, namespace, network_policy, scheduler, secrets, workers
 from infra.kubernetes.api_key import ApiKey
 from infra.kubernetes.certificates import Certificates
 from infra.kubernetes.cluster import Cluster
@@ -31,7 +31,7 @@ class KubernetesStack:
         self._certificates = Certificates("certificates", config.kubernetes.certificates, self._owners())
         cluster = Cluster("cluster", config.kubernetes, self._plan.names.namespace)
         # Replicas are what the stack says at first; then they are the autoscaler's.
-        scaled = {f"deployment/{role}": ["spec.replicas"] for role in autoscaled(config)}
+        scaled = {f"deployment/{role}": ["spec.replicas"] for role in autoscaling.scaled_roles(config)}
         self._objects = declare([*manifests(self._plan), *self._secrets()], cluster, scaled)
 
     def _owners(self) -> dict[str, list[str]]:
@@ -96,13 +96,7 @@ def manifests(plan: Plan) -> Iterator[MANIFEST]:
     yield from workers.manifests(plan)
     yield from gateway.manifests(plan)
     yield from entry.manifests(plan)
-
-
-def autoscaled(config: StackConfig) -> list[Role]:
-    """The roles whose number of pods something else decides."""
-    workers: dict[str, Role] = {"prefill": "prefill-worker", "decode": "decode-worker"}
-    front: dict[str, Role] = {"gateway": "gateway", "scheduler": "scheduler"}
-    return [(workers | front)[name] for name in config.kubernetes.autoscaled]
+    yield from autoscaling.manifests(plan)
 
 
 def _port(role: Role) -> int:

@@ -13,8 +13,11 @@ HISTORY = 3
 STEADY_SECONDS = 3
 
 
-def deployment(plan: Plan, role: Role, replicas: int, *, surge: int, unavailable: int) -> MANIFEST:
-    """A role's Deployment; its rollouts go on with at most `surge` pods more, and `unavailable` less, than replicas."""
+def deployment(plan: Plan, role: Role, replicas: int, *, surge: int | str, unavailable: int | str) -> MANIFEST:
+    """A role's Deployment; its rollouts go on with at most `surge` pods more, and `unavailable` less, than replicas.
+
+    Both are numbers of pods, or shares such as 25%.
+    """
     spec: dict[str, Any] = {
         "replicas": replicas,
         "selector": {"matchLabels": plan.names.selector(role)},

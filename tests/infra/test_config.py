@@ -52,6 +52,10 @@ def test_it_is_frozen() -> None:
         ),
         ({"target": "local", "local": {"basePort": 65500}}, ["local.basePort is 65500", "less than or equal to 65475"]),
         ({"target": "local", "gateway": {"replicas": 2}}, ["gateway.replicas is 2", "runs one gateway"]),
+        (
+            {"target": "local", "autoscaling": {"decode": {"max": 3}}},
+            ["diphase:autoscaling.decode is for the kubernetes target", "set replicas"],
+        ),
         ({"target": "local", "gateway": {"port": None}, "local": None}, ["diphase:local must be a group"]),
     ],
 )
@@ -110,3 +114,40 @@ def test_what_a_cluster_needs_is_asked_for_at_once() -> None:
 def test_what_is_wrong_with_a_cluster_is_named(group: str, values: dict[str, Any], says: str) -> None:
     found = faults({**CLUSTER, group: {**CLUSTER.get(group, {}), **values}})
     assert any(says in fault for fault in found)
+
+
+NIGHT = {"start": "0 22 * * *", "end": "0 6 * * *"}
+SCALING = {"prometheusUrl": "http://prometheus:9090", "decode": {"max": 4}}
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"decode": {}}, "autoscaling.decode.max is missing"),
+        ({"decode": {"max": 4, "min": 5}}, "autoscaling.decode: min (5) must not exceed max (4)"),
+        ({"decode": {"max": 4, "kvUsage": 80}}, "autoscaling.decode.kvUsage is 80"),
+        ({"decode": {"max": 4, "kvuse": 0.5}}, "autoscaling.decode.kvuse is unknown; did you mean kvUsage?"),
+        ({"decode": {"max": 4, "min": 2}}, "decode.replicas (1), the number to begin with, must lie between"),
+        ({"decode": {"max": 4, "offPeak": NIGHT}}, "offPeak.min (1) must be below min (1)"),
+        ({"decode": {"max": 4, "offPeak": {**NIGHT, "end": "6:00"}}}, "offPeak.end: '6:00' is no time as cron has it"),
+        ({"decode": {"max": 4, "offPeak": {**NIGHT, "end": NIGHT["start"]}}}, "start and end are both"),
+        ({"decode": {"max": 4, "offPeak": {**NIGHT, "timezone": "Mars"}}}, "timezone 'Mars' is unknown"),
+        ({"scheduler": {"max": 1}}, "autoscaling.scheduler.max is 1"),
+        ({"prometheusUrl": None}, "autoscaling.prometheusUrl is missing"),
+        ({"prometheusUrl": "prometheus:9090"}, "autoscaling.prometheusUrl is 'prometheus:9090'"),
+        ({"kind": "hpa", "decode": {"max": 4, "min": 2, "offPeak": NIGHT}}, "offPeak needs autoscaling.kind keda"),
+    ],
+)
+def test_what_is_wrong_with_autoscaling_is_named(values: dict[str, Any], says: str) -> None:
+    kubernetes = {**CLUSTER["kubernetes"], "monitoringNamespace": "monitoring"}
+    assert StackConfig.parse({**CLUSTER, "kubernetes": kubernetes, "autoscaling": SCALING}).autoscaling.scaled
+    found = faults({**CLUSTER, "kubernetes": kubernetes, "autoscaling": {**SCALING, **values}})
+    assert any(says in fault for fault in found), found
+
+
+def test_what_autoscaling_needs_of_the_cluster_is_asked_for() -> None:
+    kubernetes = {**CLUSTER["kubernetes"], "autoscaled": ["decode"]}
+    found = faults({**CLUSTER, "kubernetes": kubernetes, "autoscaling": SCALING})
+    assert len(found) == 2
+    assert "kubernetes.autoscaled lists decode, which autoscaling.decode scales" in found[0]
+    assert "kubernetes.monitoringNamespace is missing" in found[1]

@@ -27,6 +27,17 @@ GPUS = {
     "nodeSelector": {"node.kubernetes.io/instance-type": "p5.48xlarge"},
     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
 }
+# Every role scaled, as the least of a stack says it.
+SCALED: dict[str, dict[str, Any]] = {
+    "kubernetes": {"monitoringNamespace": "monitoring"},
+    "autoscaling": {
+        "prometheusUrl": "http://prometheus.monitoring.svc:9090",
+        "prefill": {"max": 4},
+        "decode": {"max": 8},
+        "gateway": {"max": 5},
+        "scheduler": {"max": 3},
+    },
+}
 
 
 def plan(**groups: dict[str, Any]) -> Plan:

@@ -8,14 +8,15 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from infra.kubernetes.autoscaling import scaled_roles
 from infra.kubernetes.names import ROLES
 from infra.kubernetes.plan import Plan
-from infra.kubernetes.stack import autoscaled, manifests
+from infra.kubernetes.stack import manifests
 from infra.kubernetes.workers import rollout_step
-from tests.infra.kubernetes.stacks import GPUS, found, plan, pod
+from tests.infra.kubernetes.stacks import GPUS, SCALED, found, plan, pod
 
 # Of other projects: their schemas are not among Kubernetes' own.
-FOREIGN = {"Gateway", "HTTPRoute", "BackendTLSPolicy", "Certificate"}
+FOREIGN = {"Gateway", "HTTPRoute", "BackendTLSPolicy", "Certificate", "ScaledObject"}
 STACKS: dict[str, dict[str, dict[str, Any]]] = {
     "least": {},
     "gpus": {"kubernetes": {"context": "c", "modelVolume": {"hostPath": "/models/a"}, "prefill": GPUS, "decode": GPUS}},
@@ -33,6 +34,8 @@ STACKS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "images": {"pullSecrets": ["registry"]},
     },
+    "keda": SCALED,
+    "hpa": {**SCALED, "autoscaling": {**SCALED["autoscaling"], "kind": "hpa"}},
 }
 
 
@@ -100,7 +103,7 @@ def test_a_change_rolls_exactly_the_pods_that_read_it(group: dict[str, Any], rol
 
 
 def test_whose_replicas_are_left_alone() -> None:
-    assert autoscaled(merged(STACKS["priorities"]).config) == ["decode-worker", "gateway"]
+    assert scaled_roles(merged(STACKS["priorities"]).config) == ["decode-worker", "gateway"]
 
 
 def test_a_pod_has_the_time_that_its_drain_takes() -> None:
