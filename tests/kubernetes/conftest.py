@@ -15,6 +15,7 @@ import pytest
 from services.worker import model
 from tests.conftest import CACHE
 from tests.kubernetes.stack import ClusterStack, eventually, timed
+from tests.kubernetes.streams import answers
 from tests.toolchain.docker import base as base_image
 from tests.toolchain.docker.daemon import Docker
 from tests.toolchain.docker.release import Release
@@ -100,6 +101,12 @@ def stack(running: ClusterStack) -> Iterator[ClusterStack]:
     eventually("ready and at rest before the test", running.at_rest, REST_SECONDS)
     yield running
     eventually("ready and at rest after the test", running.at_rest, REST_SECONDS)
+
+
+@pytest.fixture(scope="session")
+def expected(running: ClusterStack) -> dict[str, str]:
+    """What the prompts of tests.kubernetes.streams are answered while nothing else goes on."""
+    return answers(running)
 
 
 @pytest.hookimpl(wrapper=True)
