@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from infra.config import StackConfig
-from infra.config.pods import Pod, WorkerPod
+from infra.config.pods import Pod, WorkerPod, mib
 from infra.kubernetes import init_containers
 from infra.kubernetes.names import GATEWAY_PORT, MANIFEST, PROBE_PORT, ROLE_PORT, TRANSFER_PORT, USER, Names, Role
 from infra.kubernetes.plan import Plan
-from infra.kubernetes.volumes import volumes, worker_pod
+from infra.kubernetes.volumes import Volume, volumes, worker_pod
 
 EFA = "vpc.amazonaws.com/efa"
 # After the drain a role cuts what is left and gives it back; then the kernel may have the rest.
 END_SECONDS = 10
+# Kubelet rotates a container's log: five files of 10 MiB, unless a node is set up for more.
+LOG_MIB = 256
 REVISION_LABEL = "diphase.dev/revision"
 
 
@@ -31,7 +33,7 @@ def template(plan: Plan, role: Role) -> MANIFEST:
         "env": environment.own,
         "envFrom": [{"configMapRef": {"name": environment.config_map}}],
         "ports": [{"name": name, "containerPort": port} for name, port in ports(role).items()],
-        "resources": resources(pod),
+        "resources": resources(pod, disk(mounted)),
         "volumeMounts": [volume.mount for volume in mounted],
         "securityContext": CONFINED,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -52,7 +54,7 @@ def template(plan: Plan, role: Role) -> MANIFEST:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "terminationGracePeriodSeconds": grace_seconds(config),
-        "initContainers": init_containers.of(config, role, CONFINED, resources(pod)),
+        "initContainers": init_containers.of(config, role, CONFINED, container["resources"]),
         "containers": [container],
         "volumes": [volume.volume for volume in mounted],
         "nodeSelector": pod.node_selector,
@@ -114,15 +116,22 @@ def priority_class(config: StackConfig, names: Names, role: Role) -> str | None:
     return None if value is None else f"{names.namespace}-{kind}-{value}".replace("--", "-minus-")
 
 
-def resources(pod: Pod) -> dict[str, dict[str, Any]]:
-    """Requests and limits. Memory is kept in full, so that no pod is killed for another's sake."""
+def disk(mounted: Iterable[Volume]) -> str:
+    """What a pod may write to its node's disk: its folders there, and its log."""
+    folders = [volume.source["emptyDir"] for volume in mounted if "emptyDir" in volume.source]
+    return f"{LOG_MIB + math.ceil(sum(mib(folder['sizeLimit']) for folder in folders if 'medium' not in folder))}Mi"
+
+
+def resources(pod: Pod, disk: str) -> dict[str, dict[str, Any]]:
+    """Requests and limits. Memory and disk are kept in full, so that no pod is ended for another's sake."""
     devices: dict[str, Any] = {}
     if isinstance(pod, WorkerPod):
         wanted = {pod.gpu.resource: pod.gpu.count, EFA: pod.efa, "hugepages-2Mi": pod.hugepages_2mi}
         devices = {name: str(number) for name, number in wanted.items() if number}
+    kept = {"memory": pod.memory, "ephemeral-storage": disk, **devices}
     return {
-        "requests": {"cpu": pod.cpu, "memory": pod.memory, **devices},
-        "limits": {"cpu": pod.cpu_limit or pod.cpu, "memory": pod.memory, **devices},
+        "requests": {"cpu": pod.cpu, **kept},
+        "limits": {"cpu": pod.cpu_limit or pod.cpu, **kept},
     }
 
 

@@ -1,11 +1,10 @@
-"""What is declared for a cluster: valid by Kubernetes' own schemas, locked down, and rolled only by what it reads."""
+"""What is declared for a cluster: locked down, and rolled only by what it reads."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import kubernetes_validate
 import pytest
 
 from infra.kubernetes.autoscaling import scaled_roles
@@ -13,50 +12,7 @@ from infra.kubernetes.names import ROLES
 from infra.kubernetes.plan import Plan
 from infra.kubernetes.stack import manifests
 from infra.kubernetes.workers import rollout_step
-from tests.infra.kubernetes.stacks import GPUS, SCALED, found, plan, pod
-
-# Of other projects: their schemas are not among Kubernetes' own.
-FOREIGN = {"Gateway", "HTTPRoute", "BackendTLSPolicy", "Certificate", "ScaledObject"}
-STACKS: dict[str, dict[str, dict[str, Any]]] = {
-    "least": {},
-    "gpus": {"kubernetes": {"context": "c", "modelVolume": {"hostPath": "/models/a"}, "prefill": GPUS, "decode": GPUS}},
-    "fetch": {"kubernetes": {"context": "c", "modelVolume": {"fetch": True}, "prefill": GPUS}},
-    "ingress": {"kubernetes": {"entry": {"kind": "ingress", "host": "a.example.com", "issuer": "letsencrypt"}}},
-    "gateway api": {"kubernetes": {"entry": {"kind": "gatewayApi", "host": "a.example.com", "className": "envoy"}}},
-    "balancer": {"kubernetes": {"entry": {"serviceType": "LoadBalancer", "className": "a.example.com/nlb"}}},
-    "node port": {"kubernetes": {"entry": {"serviceType": "NodePort", "addresses": ["10.0.0.1"], "nodePort": 30443}}},
-    "priorities": {
-        "kubernetes": {
-            "priority": {"front": 1000, "workers": -5},
-            "autoscaled": ["decode", "gateway"],
-            "monitoringNamespace": "monitoring",
-            "apiServerCidrs": ["10.0.0.0/16"],
-        },
-        "images": {"pullSecrets": ["registry"]},
-    },
-    "keda": SCALED,
-    "hpa": {**SCALED, "autoscaling": {**SCALED["autoscaling"], "kind": "hpa"}},
-}
-
-
-def merged(groups: dict[str, dict[str, Any]]) -> Plan:
-    defaults = {"context": "test", "modelVolume": {"claim": "models"}}
-    return plan(**{**groups, "kubernetes": {**defaults, **groups.get("kubernetes", {})}})
-
-
-@pytest.mark.parametrize("version", ["1.31", "1.35"])
-def test_the_oldest_and_the_newest_version_take_every_manifest(version: str) -> None:
-    different = {json.dumps(manifest): manifest for name in STACKS for manifest in manifests(merged(STACKS[name]))}
-    for manifest in different.values():
-        if manifest["kind"] not in FOREIGN:
-            kubernetes_validate.validate(manifest, version, strict=True)
-
-
-def test_the_schemas_refuse_what_is_wrong() -> None:
-    wrong = {**found(plan(), "Deployment", "gateway")}
-    wrong["spec"] = {**wrong["spec"], "replicass": 1}
-    with pytest.raises(kubernetes_validate.ValidationError, match="replicass"):
-        kubernetes_validate.validate(wrong, "1.34", strict=True)
+from tests.infra.kubernetes.stacks import GPUS, STACKS, found, merged, plan, pod
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -149,6 +105,18 @@ def test_what_a_gpu_worker_asks_for() -> None:
         *("--product", "NVIDIA H100 80GB HBM3", "--driver", "570.86", "--ecc", "on"),
     ]
     assert check["resources"] == spec["containers"][0]["resources"], "or it would see no GPU"
+
+
+def test_what_a_pod_writes_to_its_node_is_kept_for_it() -> None:
+    def kept(made: Plan, role: str) -> object:
+        asked = pod(made, role)["spec"]["containers"][0]["resources"]
+        assert asked["requests"]["ephemeral-storage"] == asked["limits"]["ephemeral-storage"]
+        return asked["limits"]["ephemeral-storage"]
+
+    made = merged({"kubernetes": {"modelVolume": {"fetch": True, "size": "20Gi"}}})
+    assert kept(plan(), "kv") == f"{64 + 256}Mi", "/tmp and the log"
+    assert kept(plan(), "decode-worker") == f"{1024 + 64 + 256}Mi", "not /dev/shm, which is memory"
+    assert kept(made, "decode-worker") == f"{20 * 1024 + 1024 + 64 + 256}Mi"
 
 
 def test_a_pods_own_address_is_in_its_settings() -> None:
