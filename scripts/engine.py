@@ -135,7 +135,7 @@ class Engine:
 
     def locked(self) -> str | None:
         """Who holds the stack and what to do, as far as that can be seen beforehand; None where nobody is seen."""
-        holders = holders_in(self.project, PROJECT, self.name)
+        holders = holders_in(self.project, PROJECT, self.name) if self._in_checkout() else []
         return locked(holders, self.name) if holders else None
 
     def cancel(self) -> None:

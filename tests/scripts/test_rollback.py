@@ -155,6 +155,9 @@ def test_a_locked_stack_is_said_before_anything_else(story: Story) -> None:
     story.tell()
     try:
         assert "stack test is locked by ada@elsewhere" in story.said(1, "--yes")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PULUMI_BACKEND_URL", "file:///nowhere")
+            assert bare.engine().locked() is None, "that lock is of another backend's stack"
     finally:
         (folder / "lock.json").unlink()
     assert story.calls == []
