@@ -19,6 +19,10 @@ ETCD = "http://127.0.0.1:2379"
 FIRST = ("etcd", "kube-apiserver", "containerd", "registry")
 THEN = ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 POLICIES = "kube-router"
+# Started by Metrics.
+METRICS = ("metrics-server", "prometheus")
+METRICS_PORT, PROMETHEUS_PORT = 4443, 9090
+PROMETHEUS_CONFIG = "conf/prometheus.json"
 CTR = ("ctr", "--address", CONTAINERD, "--namespace", "k8s.io")
 
 
@@ -58,12 +62,29 @@ def commands(toolchain: Toolchain, addresses: Addresses) -> dict[str, list[str]]
             "service-cluster-ip-range": addresses.services,
             "health-port": "20244",
         },
+        "metrics-server": {
+            **_login("admin"),
+            "secure-port": str(METRICS_PORT),
+            "tls-cert-file": f"{HOME}/pki/metrics.crt",
+            "tls-private-key-file": f"{HOME}/pki/metrics.key",
+            "kubelet-certificate-authority": f"{HOME}/pki/ca.crt",
+            "kubelet-preferred-address-types": "InternalIP",
+            "metric-resolution": "10s",
+            "kubelet-request-timeout": "5s",
+        },
     }
     result = {
         name: [toolchain.program(name), *(f"--{flag}={value}" for flag, value in values.items())]
         for name, values in flags.items()
     }
     result["containerd"] = ["containerd", "--config", f"{HOME}/conf/containerd.toml"]
+    result["prometheus"] = [
+        "prometheus",
+        f"--config.file={HOME}/{PROMETHEUS_CONFIG}",
+        f"--storage.tsdb.path={HOME}/prometheus",
+        f"--web.listen-address={addresses.node}:{PROMETHEUS_PORT}",
+        "--log.level=warn",
+    ]
     result["registry"] = [toolchain.program("registry"), "serve", f"{HOME}/conf/registry.json"]
     return result
 
@@ -116,6 +137,8 @@ def _controllers(addresses: Addresses) -> dict[str, str]:
         "cluster-cidr": addresses.pods,
         "service-cluster-ip-range": addresses.services,
         "allocate-node-cidrs": "false",
+        # So is a load.
+        "horizontal-pod-autoscaler-sync-period": "3s",
         # A node that is gone is noticed within a test's patience.
         "node-monitor-period": "2s",
         "node-monitor-grace-period": "20s",

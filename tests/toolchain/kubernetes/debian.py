@@ -23,6 +23,7 @@ NODE = {
     "socat": "socat",
     "nsenter": "util-linux",
 }
+METRICS = {"prometheus": "prometheus", "promtool": "prometheus"}
 IMAGES = {"dockerd": "docker.io", "debootstrap": "debootstrap"}
 # A user's PATH may lack what root needs.
 PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"

@@ -18,6 +18,8 @@ from tests.toolchain.kubernetes.addresses import Addresses
 
 Key = ec.EllipticCurvePrivateKey
 VALID = datetime.timedelta(days=30)
+# Services of kube-system behind which the cluster's API goes on.
+METRICS = ("metrics-server", "external-metrics")
 CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 
 
@@ -63,6 +65,8 @@ def make(folder: Path, addresses: Addresses) -> None:
     authority.issue("kubelet", f"system:node:{addresses.name}", "system:nodes")
     for name in ("kube-controller-manager", "kube-scheduler", "kube-proxy"):
         authority.issue(name, f"system:{name}")
+    services = [f"{name}.kube-system.svc" for name in METRICS]
+    authority.issue("metrics", "metrics", server=True, names=services)
     # The API server speaks as front-proxy to API services that extend it, such as one of custom metrics.
     Authority(folder, "front-proxy-ca").issue("front-proxy", "front-proxy")
     accounts = ec.generate_private_key(ec.SECP256R1())

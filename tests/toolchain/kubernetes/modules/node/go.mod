@@ -15,6 +15,7 @@ tool (
 	k8s.io/kubernetes/cmd/kubectl
 	k8s.io/kubernetes/cmd/kubelet
 	k8s.io/kubernetes/test/images/agnhost
+	sigs.k8s.io/metrics-server/cmd/metrics-server
 )
 
 require (
@@ -23,6 +24,18 @@ require (
 	github.com/distribution/distribution/v3 v3.1.2
 	go.etcd.io/etcd/server/v3 v3.6.6
 	k8s.io/kubernetes v1.34.2
+	sigs.k8s.io/metrics-server v0.8.0
+)
+
+// What metrics-server asks for; without these everything is as Kubernetes and kube-router ask for it.
+exclude (
+	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.18.0
+	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.9.0
+	github.com/Azure/azure-sdk-for-go/sdk/internal v1.11.1
+	github.com/AzureAD/microsoft-authentication-library-for-go v1.4.2
+	github.com/aws/aws-sdk-go v1.55.7
+	github.com/docker/docker v28.1.1+incompatible
+	github.com/go-openapi/jsonreference v0.21.0
 )
 
 require (
@@ -119,6 +132,7 @@ require (
 	github.com/gorilla/handlers v1.5.2 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
+	github.com/grafana/regexp v0.0.0-20240518133315-a468a5bfb3bc // indirect
 	github.com/gregjones/httpcache v0.0.0-20190611155906-901d90724c79 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware v1.3.0 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus v1.0.1 // indirect
@@ -180,6 +194,7 @@ require (
 	github.com/prometheus/common v0.67.5 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.20.1 // indirect
+	github.com/prometheus/prometheus v0.304.2 // indirect
 	github.com/quic-go/quic-go v0.55.0 // indirect
 	github.com/redis/go-redis/extra/rediscmd/v9 v9.0.5 // indirect
 	github.com/redis/go-redis/extra/redisotel/v9 v9.0.5 // indirect
