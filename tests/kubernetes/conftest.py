@@ -27,7 +27,7 @@ from tests.toolchain.kubernetes.programs import prepare_provider
 REST_SECONDS = 90.0
 HERE = Path(__file__).parent
 RUNNING = pytest.StashKey[tuple[Cluster, ExitStack]]()
-FIGURES = pytest.StashKey[dict[str, float]]()
+FIGURE = "seconds of "
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,21 +67,24 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
-@pytest.fixture(scope="session")
-def figures(request: pytest.FixtureRequest) -> dict[str, float]:
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Iterator[dict[str, float]]:
     """Seconds that something took, shown at the end of the run; no test depends on them."""
-    return request.config.stash.setdefault(FIGURES, {})
+    found: dict[str, float] = {}
+    yield found
+    # They travel with the report, also from another process.
+    request.node.user_properties += [(FIGURE + what, seconds) for what, seconds in found.items()]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for what, seconds in config.stash.get(FIGURES, {}).items():
-        terminalreporter.write_line(f"{what}: {seconds:.1f} s")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.getreports(""):  # set-ups and teardowns that went well
+        for name, seconds in report.user_properties if report.when == "teardown" else ():
+            if name.startswith(FIGURE):
+                terminalreporter.write_line(f"{name.removeprefix(FIGURE)}: {seconds:.1f} s")
 
 
 @pytest.fixture(scope="session")
-def running(
-    cluster: Cluster, docker: Docker, tmp_path_factory: pytest.TempPathFactory, figures: dict[str, float]
-) -> ClusterStack:
+def running(cluster: Cluster, docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> ClusterStack:
     """The stack, up. It ends in test_teardown.py, or with the cluster."""
     prepare_provider(CACHE)
     release = Release.make(tmp_path_factory.mktemp("release") / "checkout", docker, base_image.prepare(docker))
@@ -90,7 +93,7 @@ def running(
     made.write()
     made.diphase("images", "push", "--plain-http", "--registry", f"{cluster.registry}/diphase")
     made.read()
-    with timed(figures, "first `up`, images pulled, all pods ready"):
+    with timed(made.figures, "first `up`, images pulled, all pods ready"):
         made.diphase("up")
     return made
 

@@ -39,12 +39,13 @@ WORKER = {"cpu": "100m", "cpuLimit": "2", "memory": "2Gi"}
 
 @dataclass
 class ClusterStack:
-    """The stack `kubernetes` of a release's checkout. `config` is what its file says, group by group."""
+    """The stack `kubernetes` of a release's checkout. `config` is what its file says; `figures` are seconds."""
 
     release: Release
     cluster: Cluster
     model: PreparedModel
     config: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         pods = dict.fromkeys(("gateway", "scheduler", "kv"), FRONT) | {"prefill": WORKER, "decode": WORKER}

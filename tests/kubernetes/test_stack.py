@@ -31,7 +31,8 @@ def ask(stack: ClusterStack) -> str:
     return str(answer.choices[0].message.content)
 
 
-def test_every_role_is_ready(stack: ClusterStack) -> None:
+def test_every_role_is_ready(stack: ClusterStack, figures: dict[str, float]) -> None:
+    figures |= stack.figures
     roles = json.loads(stack.diphase("status", "--json"))["roles"]
     assert len(roles) == 6
     assert all(role["ready"] and role["node"] == stack.cluster.context for role in roles)
