@@ -9,7 +9,7 @@ import pytest
 
 from tests.kubernetes.logs import following
 from tests.kubernetes.stack import ClusterStack, eventually, timed
-from tests.kubernetes.streams import streaming
+from tests.kubernetes.streams import answers, streaming
 
 ANSWER_SECONDS = 120.0
 # A change for each role that no other role reads.
@@ -55,3 +55,27 @@ def test_a_new_revision_is_never_paired_with_the_old_one(
     revision_of = {leg["engine"]: leg["revision"] for leg in legs}
     pairs = [(revision_of[leg["kv_of"]], leg["revision"]) for leg in legs if leg["phase"] == "decode"]
     assert set(pairs) == {(old, old), (new, new)}
+
+
+def test_a_revision_that_lacks_a_phase_leaves_the_old_pair_at_work(
+    stack: ClusterStack, expected: dict[str, str]
+) -> None:
+    """Its prefill workers could begin; were they ready, Kubernetes would end those that still have a partner."""
+    before, good = stack.identities(), stack.config["model"]["revision"]
+    nowhere = {**stack.config["kubernetes"]["decode"], "nodeSelector": {"kubernetes.io/hostname": "nowhere"}}
+    stack.configure(model={"revision": f"{good}-half"}, kubernetes={"decode": nowhere, "readySeconds": 40})
+    try:
+        failed = stack.try_("up")
+        assert failed.returncode == 1
+        assert "it has no node" in failed.stderr
+        assert answers(stack) == expected
+        after = stack.identities()
+        for role in ("prefill-worker", "decode-worker"):
+            assert before[role] < after[role], "the old ones, and one that is not ready"
+    finally:
+        nowhere.pop("nodeSelector")
+        stack.configure(model={"revision": good}, kubernetes={"decode": nowhere, "readySeconds": 300})
+        stack.diphase("up")
+    assert {role: pods for role, pods in stack.identities().items() if role.endswith("-worker")} == {
+        role: pods for role, pods in before.items() if role.endswith("-worker")
+    }
