@@ -47,10 +47,17 @@ class Fleet:
         self.seen.append((time.monotonic(), found))
         return found
 
+    def changes(self, role: str) -> list[tuple[float, int]]:
+        """The numbers of a role's pods one after the other, each with the second in which it was seen first."""
+        begin, found = self.seen[0][0], list[tuple[float, int]]()
+        for at, pods in self.seen:
+            if not found or found[-1][1] != pods[role]:
+                found.append((at - begin, pods[role]))
+        return found
+
     def numbers(self, role: str) -> list[int]:
-        """The numbers of a role's pods one after the other, without repetitions."""
-        numbers = [found[role] for _, found in self.seen]
-        return [now for before, now in zip([None, *numbers], numbers, strict=False) if now != before]
+        """The numbers alone."""
+        return [number for _, number in self.changes(role)]
 
     def pod_seconds(self, roles: Sequence[str]) -> float:
         """The sum of the lives of these roles' pods, as far as they were observed."""

@@ -123,7 +123,7 @@ def report(fleet: Fleet, outcome: Outcome, streams: int, record_property: Callab
         "seconds": round(fleet.seconds),
         "worker-seconds, and of a fixed fleet": [round(fleet.pod_seconds(WORKERS)), round(fixed_fleet(fleet))],
         "TTFT p50, p90": [round(first[int(len(first) * share)], 2) for share in (0.5, 0.9)] if first else [],
-        **{role: fleet.numbers(role) for role in DEPLOYMENTS.values()},
+        **{role: [f"{n} from {at:.0f} s on" for at, n in fleet.changes(role)] for role in DEPLOYMENTS.values()},
     }
     for name, value in figures.items():
         record_property(name, value)
