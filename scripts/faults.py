@@ -16,7 +16,7 @@ from infra.local.supervisord import LocalError
 
 COLOUR = re.compile(r"<\{%.*?%\}>")
 # A dynamic provider's exception arrives as a traceback; ours name their kind at the start of the last part.
-OURS = re.compile(rf"(?:^|\n)[\w.]*\b(?:{LocalError.__name__}|Gone|PathError): ")
+OURS = re.compile(rf"(?:^|\n)[\w.]*\b(?:{LocalError.__name__}|Gone|PathError|RolloutError): ")
 
 # How the CLI names who holds a lock in a bucket or a folder.
 HOLDER = re.compile(r"created by (\S+)@(\S+) \(pid (\d+)\) at (\S+)")

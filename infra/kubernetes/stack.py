@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from infra.kubernetes.cluster import Cluster
 from infra.kubernetes.names import CLIENT_PORT, INTERNAL_NAME, MANIFEST, ROLE_PORT, ROLES, Names, Role
 from infra.kubernetes.objects import KubernetesObject, declare
 from infra.kubernetes.plan import Plan
+from infra.kubernetes.rollouts import WORKLOADS, Rollouts
 
 EDGE = "edge"  # owner of the certificate that clients see
 
@@ -32,7 +33,14 @@ class KubernetesStack:
         cluster = Cluster("cluster", config.kubernetes, self._plan.names.namespace)
         # Replicas are what the stack says at first; then they are the autoscaler's.
         scaled = {f"deployment/{role}": ["spec.replicas"] for role in autoscaling.scaled_roles(config)}
-        self._objects = declare([*manifests(self._plan), *self._secrets()], cluster, scaled)
+        declared = list(manifests(self._plan))
+        self._objects = declare([*declared, *self._secrets()], cluster, scaled)
+        self._await(declared)
+
+    def _await(self, declared: Sequence[MANIFEST]) -> None:
+        workloads = {f"{m['kind'].lower()}/{m['metadata']['name']}": m for m in declared if m["kind"] in WORKLOADS}
+        after = pulumi.ResourceOptions(depends_on=[self._objects[key] for key in workloads])
+        Rollouts("rollouts", self._config.kubernetes, self._plan.names.namespace, workloads, after)
 
     def _owners(self) -> dict[str, list[str]]:
         """Whose certificates there are, and the names in each."""
