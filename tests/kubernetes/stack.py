@@ -91,6 +91,17 @@ class ClusterStack:
 
     def try_(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`diphase ARGUMENTS --stack kubernetes`."""
+        process = self.start(*arguments)
+        try:
+            printed, said = process.communicate(timeout=CALL_SECONDS)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, printed, said)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """The same as a process, at the head of its own process group."""
         environ = {
             **os.environ,
             **self.release.docker.environ,
@@ -99,13 +110,14 @@ class ClusterStack:
             "DIPHASE_CACHE": str(cache_dir(os.environ)),
         }
         environ.pop("DIPHASE_PROJECT", None)
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-c", "from scripts.cli import main; main()", *arguments, "--stack", NAME],
             cwd=self.release.folder,
             env=environ,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=CALL_SECONDS,
+            process_group=0,
         )
 
     def diphase(self, *arguments: str) -> str:

@@ -14,7 +14,17 @@ from typing import Any
 from tests.toolchain.docker.daemon import Docker
 
 ROOT = Path(__file__).resolve().parents[3]
-PARTS = (".dockerignore", "LICENSE", "Pulumi.yaml", "images", "infra", "pyproject.toml", "requirements", "scripts")
+PARTS = (
+    ".dockerignore",
+    "LICENSE",
+    "Pulumi.yaml",
+    "images",
+    "infra",
+    "pyproject.toml",
+    "README.md",
+    "requirements",
+    "scripts",
+)
 CALL_SECONDS = 1500.0
 WHO = {"NAME": "Release", "EMAIL": "release@example.invalid", "DATE": "2026-01-01T00:00:00Z"}
 
