@@ -91,6 +91,14 @@ static void transpose(const float *x, float *to, int64_t in, int64_t count, int6
     }
 }
 
+/* weight [out, in] to panels [panels, in, LANES]: a panel is LANES rows side by side. */
+void linear_panels(const float *weight, float *panels, const Shape *s)
+{
+#pragma omp parallel for schedule(static) num_threads(s->threads) if (s->threads > 1)
+    for (int64_t o = 0; o < s->out; o += LANES)
+        transpose(weight + o * s->in, panels + o * s->in, s->in, LANES, s->out - o < LANES ? s->out - o : LANES);
+}
+
 /* x [rows, in]; weight [panels, in, LANES]; bias [out] or NULL; out [rows, out]; scratch [in, ROWS]. */
 void linear_float32(const float *x, const float *weight, const float *bias, float *out, const Shape *s, float *scratch)
 {

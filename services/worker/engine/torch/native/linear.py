@@ -30,7 +30,7 @@ class NativeLinear(nn.Module):
         self._function = library.linear_float32
         self._function.argtypes = [*[ctypes.c_void_p] * 4, ctypes.POINTER(_Shape), ctypes.c_void_p]
         self._function.restype = None
-        self._panels = panels(linear.weight.detach())
+        self._panels = panels(library, linear.weight.detach(), threads)
         self._bias = None if linear.bias is None else linear.bias.detach().contiguous()
         self._in, self._out, self._threads = linear.in_features, linear.out_features, threads
         self._scratch = torch.empty(self._in * ROWS)
@@ -50,8 +50,12 @@ class NativeLinear(nn.Module):
         return out
 
 
-def panels(weight: Tensor) -> Tensor:
-    """[out, in] as [panels, in, LANES], filled up with zeros."""
+def panels(library: ctypes.CDLL, weight: Tensor, threads: int = 1) -> Tensor:
+    """[out, in] in float32 as [panels, in, LANES], filled up with zeros."""
+    library.linear_panels.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(_Shape)]
+    library.linear_panels.restype = None
+    weight = weight.contiguous()
     out, width = weight.shape
-    padded = nn.functional.pad(weight, (0, 0, 0, -out % LANES))
-    return padded.view(-1, LANES, width).transpose(1, 2).contiguous()
+    made = weight.new_empty((-(-out // LANES), width, LANES))
+    library.linear_panels(weight.data_ptr(), made.data_ptr(), _Shape(0, width, out, threads))
+    return made

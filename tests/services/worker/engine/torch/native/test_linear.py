@@ -47,9 +47,13 @@ def test_rows_that_do_not_lie_side_by_side(library: ctypes.CDLL) -> None:
     assert torch.equal(ours(x), ours(x.contiguous()))
 
 
-def test_panels_hold_the_weight() -> None:
-    weight = torch.randn(37, 5)
-    packed = linear.panels(weight)
-    assert packed.shape == (3, 5, linear.LANES)
-    assert torch.equal(packed.transpose(1, 2).reshape(-1, 5)[:37], weight)
-    assert not packed.transpose(1, 2).reshape(-1, 5)[37:].any()
+@pytest.mark.parametrize(("out", "width"), [(37, 5), (32, 100), (1, 33)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_panels_hold_the_weight(library: ctypes.CDLL, out: int, width: int, threads: int) -> None:
+    weight = torch.randn(out, width)
+    packed = linear.panels(library, weight, threads)
+    assert packed.shape == (-(-out // linear.LANES), width, linear.LANES)
+    rows = packed.transpose(1, 2).reshape(-1, width)
+    assert torch.equal(rows[:out], weight)
+    assert not rows[out:].any()
+    assert torch.equal(linear.panels(library, weight.t().contiguous().t()), packed), "however it lies"
