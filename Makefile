@@ -1,6 +1,9 @@
 PYTHON ?= python3
 STACK ?= local
 BIN := .venv/bin
+# One stands up stacks, the other does all the rest. Together they take up to 16 GB.
+TESTERS ?= 2
+SHARED := -p tests.skips -p tests.sharing --numprocesses $(TESTERS)
 
 .DEFAULT_GOAL := help
 .PHONY: help up down test test-kubernetes check bench lock set-up
@@ -24,7 +27,7 @@ check: set-up ## format, lint and types; fast
 
 # Images and the real cluster need root, and their first build takes half an hour: a target of their own.
 test: check ## everything but images and the cluster, with the real Pulumi CLI and the real model
-	$(BIN)/python -m pytest -p tests.skips --ignore tests/kubernetes --ignore tests/images
+	$(BIN)/python -m pytest $(SHARED) --ignore tests/kubernetes --ignore tests/images
 	@echo "images and the tests on a real Kubernetes node are run by: make test-kubernetes"
 
 test-kubernetes: set-up ## images, and what runs on a real cluster, as root; the first time builds one

@@ -34,7 +34,9 @@ def _forbidden(importer: tuple[str, ...], imported: list[str]) -> bool:
     return False
 
 
-FILES = [path.relative_to(ROOT) for top in ("infra", "services", "scripts") for path in (ROOT / top).rglob("*.py")]
+FILES = sorted(
+    path.relative_to(ROOT) for top in ("infra", "services", "scripts") for path in (ROOT / top).rglob("*.py")
+)
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.stack import Stack, wait_until
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the tests here, those that never use the shared stack come first, while it takes no memory; what runs over TCP
+    comes last: that changes the stack, and each change restarts workers.
+    """
+    places = [place for place, item in enumerate(items) if item.path.parent == HERE]
+    ours = sorted(
+        (items[place] for place in places), key=lambda item: ("running" in item.fixturenames, "[tcp" in item.name)
+    )
+    for place, item in zip(places, ours, strict=True):
+        items[place] = item
 
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The default local stack, up."""
     stack = Stack(tmp_path_factory.mktemp("project"))
-    stack.up()
-    yield stack
-    stack.down()
+    try:
+        stack.up()
+        yield stack
+    finally:
+        stack.end()
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def hundred() -> list[str]:
     medium = [_paragraph(index, words) for index, words in enumerate([40, 44, 48, 52, 56, 84, 88, 92, 96, 100] * 3)]
     long = [
         _paragraph(100 + index, words)
-        for index, words in enumerate([300, 300, 400, 400, 500, 500, 700, 700, 850, 1000])
+        for index, words in enumerate([200, 200, 250, 250, 300, 300, 400, 500, 700, 1000])
     ]
     prompts = short + _CHINESE + _EMOJI + _CODE + medium + long
     assert len(prompts) == len(set(prompts)) == 100

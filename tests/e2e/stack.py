@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,30 +19,14 @@ import openai
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.config import PORT_SPAN
+from infra.local.supervisord import Supervisord
 from infra.paths import StackPaths, cache_dir
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 UP_SECONDS = 240
 MODEL = "SmolLM2-135M-Instruct"
-
-
-def free_base_port(count: int = 60) -> int:
-    """The first of `count` ports in a row that are free now."""
-    for base in range(20000 + os.getpid() % 5000, 60000, count):
-        sockets: list[socket.socket] = []
-        try:
-            for port in range(base, base + count):
-                probe = socket.socket()
-                sockets.append(probe)
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        else:
-            return base
-        finally:
-            for probe in sockets:
-                probe.close()
-    raise RuntimeError("no free ports")
 
 
 def wait_until(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -70,7 +52,7 @@ class Stack:
     project: Path
     name: str = "local"
     config: dict[str, Any] = field(default_factory=dict)
-    base_port: int = field(default_factory=free_base_port)
+    base_port: int = field(default_factory=lambda: free_ports(PORT_SPAN)[0])
     urls: dict[str, str] = field(default_factory=dict)
     api_key: str = ""
     diphase: Path = Path(sys.executable).parent / "diphase"
@@ -120,6 +102,8 @@ class Stack:
     def up(self) -> None:
         """Bring it to what its file says; afterwards `urls` has the address of every role."""
         self.run("up")
+        if self.urls:  # no change that a test makes moves a role
+            return
         status = self.status()
         self.urls = {role["name"]: role["url"] for role in status["roles"]}
         self.api_key = Path(status["gateway"]["api_key_file"]).read_text().strip()
@@ -154,15 +138,22 @@ class Stack:
         """Where its sockets are."""
         return StackPaths.of(self.project, self.name, cache_dir(os.environ)).run
 
-    def role(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = next(role for role in self.status()["roles"] if role["name"] == name)
-        return found
+    def end(self) -> None:
+        """Take it down even if an operation on it was cut short; fails as `down` did."""
+        self.close_clients()
+        done = self.run("down", check=False)
+        if done.returncode != 0:
+            self.run("cancel", check=False)
+            self.run("down")
+        assert done.returncode == 0, f"diphase down: status {done.returncode}\n{done.stderr}"
 
-    def kill(self, name: str) -> int:
-        """SIGKILL a role's process; returns the pid that it had."""
-        pid: int = self.role(name)["pid"]
-        os.kill(pid, signal.SIGKILL)
-        return pid
+    def pids(self) -> dict[str, int]:
+        """The process of each role, 0 where there is none; of supervisord, for `diphase status` takes a second."""
+        return {info["name"]: info["pid"] for info in Supervisord(self.run_folder).infos()}
+
+    def restarted_since(self, before: dict[str, int]) -> set[str]:
+        """The roles that have another process now."""
+        return {name for name, pid in self.pids().items() if pid not in (0, before[name])}
 
     def wait_ready(self, seconds: float = 60.0) -> None:
         """Until every role is ready (again)."""

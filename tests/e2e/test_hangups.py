@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from tests.e2e.stack import MODEL, Stack
 REQUESTS = 200
 CONCURRENCY = 16
 KINDS = 8
+NO_TLS = ssl.create_default_context()  # made once: each client would read all authorities, which takes 30 ms
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Ask:
 
 
 def _body(ask: Ask) -> dict[str, object]:
-    prompt = f"Number {ask.kind}: " + "tell me more " * (1 + 12 * ask.kind)
+    prompt = f"Number {ask.kind}: " + "tell me more " * (1 + 4 * ask.kind)
     return {"model": MODEL, "prompt": prompt, "max_tokens": 4 + 2 * ask.kind, "temperature": 0, "stream": ask.stream}
 
 
@@ -32,7 +34,7 @@ def _run(stack: Stack, key: str, ask: Ask) -> str | None:
     limit = 180.0 if ask.hang_up_after is None else ask.hang_up_after
     try:
         with (
-            httpx.Client(timeout=httpx.Timeout(180.0, read=limit)) as client,
+            httpx.Client(timeout=httpx.Timeout(180.0, read=limit), verify=NO_TLS) as client,
             client.stream(
                 "POST", f"{stack.gateway}/v1/completions", json=_body(ask), headers={"Authorization": f"Bearer {key}"}
             ) as answer,
@@ -55,7 +57,7 @@ def test_two_hundred_requests_a_tenth_of_them_cut(stack: Stack) -> None:
     key = stack.api_key
     expected = [_run(stack, key, Ask(kind, None, stream=False)) for kind in range(KINDS)]
     asks = [
-        Ask(chance.randrange(KINDS), chance.uniform(0.01, 1.5) if index % 10 == 0 else None, chance.random() < 0.5)
+        Ask(chance.randrange(KINDS), chance.uniform(0.01, 1.0) if index % 10 == 0 else None, chance.random() < 0.5)
         for index in range(REQUESTS)
     ]
     with ThreadPoolExecutor(CONCURRENCY) as pool:

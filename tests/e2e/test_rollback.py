@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.local.supervisord import Supervisord
 from tests.e2e.checkout import Checkout
 from tests.e2e.stack import MODEL, wait_until
 
@@ -33,9 +32,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         "objectives": {"ttftSeconds": 60.0, "decodeTokensPerSecond": 0.0},
     }
     made = Checkout(tmp_path_factory.mktemp("checkout"), config=small)
-    made.up()
-    yield made
-    made.down()
+    try:
+        made.up()
+        yield made
+    finally:
+        made.end()
 
 
 def text(checkout: Checkout) -> str:
@@ -58,14 +59,9 @@ def history(checkout: Checkout) -> list[dict[str, Any]]:
     return rows
 
 
-def pids(checkout: Checkout) -> dict[str, int]:
-    """The process of each role, 0 where there is none; of supervisord, for `diphase status` takes a second."""
-    return {info["name"]: info["pid"] for info in Supervisord(checkout.run_folder).infos()}
-
-
 def homes(checkout: Checkout) -> set[Path]:
     """The environments that the roles' processes run in."""
-    commands = [psutil.Process(pid).cmdline() for pid in pids(checkout).values() if pid]
+    commands = [psutil.Process(pid).cmdline() for pid in checkout.pids().values() if pid]
     return {Path(command[0]).parents[1] for command in commands}
 
 
@@ -105,7 +101,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(checkout: Checkout) -
     common = checkout.project / "services" / "common" / "settings.py"
     common.write_text(f"{common.read_text()}\nCHANGED = True\n")
     checkout.commit("Not to be finished")
-    before = pids(checkout)["kv-0"]
+    before = checkout.pids()["kv-0"]
     process = subprocess.Popen(
         [str(checkout.diphase), "up", "--stack", checkout.name],
         cwd=checkout.project,
@@ -114,7 +110,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(checkout: Checkout) -
         stderr=subprocess.DEVNULL,
         process_group=0,
     )
-    wait_until("some roles are changed", lambda: pids(checkout)["kv-0"] not in (0, before))
+    wait_until("some roles are changed", lambda: checkout.pids()["kv-0"] not in (0, before))
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=60)
     assert homes(checkout) == {checkout.project / ".venv", checkout.releases[0] / ".venv"}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -9,6 +10,13 @@ import pytest
 from tests.e2e.stack import Stack
 
 pytestmark = pytest.mark.e2e
+VERDICTS = {
+    "gateway-0": "ok",
+    "prefill-worker-0": "ok",
+    "decode-worker-0": "failed",
+    "short prompt": "failed",
+    "refuses a wrong key": "ok",
+}
 PATIENT = ("--ttft", "120", "--rate", "0.1")  # objectives that a busy machine meets too: speed is not the point here
 
 
@@ -29,25 +37,18 @@ def test_a_stack_that_works(stack):
     assert 1200 <= long["prompt_tokens"] <= 2000
 
 
-def test_a_table_for_people_and_a_status_for_scripts(stack):
-    done = stack.run("verify", "--ttft", "0.000001", check=False)
-    assert done.returncode == 1
-    for part in ("gateway-0", "KV handoff", "TTFT, short", "failed", "→", "checks failed"):
-        assert part in done.stdout
-
-
-def test_a_worker_that_hangs_is_named(stack):
-    pid = stack.role("decode-worker-0")["pid"]
+def test_a_worker_that_hangs_is_named_in_a_table_for_people(stack):
+    pid = stack.pids()["decode-worker-0"]
     os.kill(pid, signal.SIGSTOP)
     try:
-        done = stack.run("verify", "--json", "--timeout", "2", check=False)
+        done = stack.run("verify", "--timeout", "2", check=False)
     finally:
         os.kill(pid, signal.SIGCONT)
-    found = findings(done)
     assert done.returncode == 1
-    assert found["decode-worker-0"]["verdict"] == "failed"
-    assert found["short prompt"]["verdict"] == "failed"
-    assert found["prefill-worker-0"]["verdict"] == found["refuses a wrong key"]["verdict"] == "ok"
+    for name, verdict in VERDICTS.items():
+        assert re.search(rf"^{name} +{verdict}\b", done.stdout, re.MULTILINE), done.stdout
+    assert "→" in done.stdout
+    assert "checks failed" in done.stdout
 
 
 def test_a_stack_that_is_not_up_cannot_be_tried(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from tests.infra.project import free_ports
+from tests.ports import free_ports
 from tests.toolchain.docker.daemon import Docker
 
 KEY = "a-key-of-tests"

@@ -19,9 +19,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Supervisord]:
-    """A running supervisord, ended with all that it runs."""
-    paths = StackPaths.of(tmp_path, "test", tmp_path)
+def daemon(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisord]:
+    """A running supervisord, ended with all that it runs; its socket has a short path, whatever the test is called."""
+    paths = StackPaths.of(tmp_path, "test", tmp_path_factory.mktemp("run"))
     running = Supervisord(paths.run)
     running.start(tmp_path / "supervisord.log")
     yield running

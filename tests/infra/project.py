@@ -6,7 +6,6 @@ import atexit
 import json
 import os
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,21 +24,10 @@ from infra.local.readiness import Readiness
 from infra.local.supervisor import Supervisor
 from infra.paths import StackPaths, cache_dir
 from scripts.engine import Engine
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = ROOT / "tests" / "infra" / "local" / "role.py"
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody listened on a moment ago."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def make_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

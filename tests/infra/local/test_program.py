@@ -11,14 +11,15 @@ import pytest
 
 from infra.local.program import ProgramArgs, ProgramProvider
 from infra.local.supervisord import LocalError, Supervisord
-from tests.infra.project import ROLE, eventually, free_ports
+from tests.infra.project import ROLE, eventually
+from tests.ports import free_port
 
 PROVIDER = ProgramProvider()
 
 
 def inputs(daemon: Supervisord, folder: Path, **environ: str) -> dict[str, Any]:
     """What Pulumi hands the provider: numbers arrive as floats."""
-    port = free_ports(1)[0]
+    port = free_port()
     return {
         "instance": "role",
         "run": str(daemon.run),

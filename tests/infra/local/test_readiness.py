@@ -9,11 +9,12 @@ import pytest
 
 from infra.local.readiness import Watched, await_ready
 from infra.local.supervisord import LocalError, Supervisord
-from tests.infra.project import ROLE, free_ports
+from tests.infra.project import ROLE
+from tests.ports import free_port
 
 
 def start(daemon: Supervisord, folder: Path, name: str, **environ: str) -> Watched:
-    port = free_ports(1)[0]
+    port = free_port()
     log = folder / f"{name}.log"
     settings = {"INSTANCE": name, "PORT": str(port), **environ}
     daemon.put(name, [sys.executable, str(ROLE)], settings, folder, log, 10.0)

@@ -13,7 +13,8 @@ import pytest
 
 from infra.local import supervisord
 from infra.local.supervisord import Gone, LocalError, Supervisord
-from tests.infra.project import ROLE, eventually, free_ports
+from tests.infra.project import ROLE, eventually
+from tests.ports import free_port
 
 COMMAND = [sys.executable, str(ROLE)]
 
@@ -21,7 +22,7 @@ COMMAND = [sys.executable, str(ROLE)]
 def put(daemon: Supervisord, folder: Path, name: str = "role", stop_seconds: float = 10.0, **environ: str) -> Path:
     """Start a small role; gives its log."""
     log = folder / f"{name}.log"
-    settings = {"INSTANCE": name, "PORT": str(free_ports(1)[0]), **environ}
+    settings = {"INSTANCE": name, "PORT": str(free_port()), **environ}
     daemon.put(name, COMMAND, settings, folder, log, stop_seconds)
     return log
 

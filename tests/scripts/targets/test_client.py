@@ -11,6 +11,8 @@ from scripts.faults import OperationFailed
 from scripts.targets.client import client
 from scripts.targets.local import LocalTarget
 
+SHORT = Path("/short")  # sockets have short paths; nothing is made there
+
 
 def outputs(**gateway: str) -> dict[str, Any]:
     roles = [{"name": "kv-0", "url": "http://127.0.0.1:2/", "log": "x"}]
@@ -19,7 +21,7 @@ def outputs(**gateway: str) -> dict[str, Any]:
 
 def test_the_local_target_is_tried_as_the_stack_exports_it(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-1\n")
-    with LocalTarget("local", tmp_path, tmp_path).reach(outputs(apiKeyFile="key")) as tried:
+    with LocalTarget("local", tmp_path, SHORT).reach(outputs(apiKeyFile="key")) as tried:
         assert tried == ("local", "http://127.0.0.1:1", "sk-1", [("kv-0", "http://127.0.0.1:2")], None, "")
         assert tried.workers == {}
 

@@ -18,6 +18,7 @@ import pytest
 from services.common.errors import Absent, DiphaseError, EngineFailed
 from services.common.http_client import HttpClient
 from services.common.http_server import App, Handler, Request, Response, Stream, json_response
+from tests.ports import free_port
 from tests.services.common.serving import Served, serving, until
 
 ROOT = Path(__file__).parents[3]
@@ -346,9 +347,7 @@ uvloop.run(main())
 @pytest.mark.parametrize(("seconds", "whole"), [(0.7, True), (30.0, False)])
 def test_sigterm_lets_running_requests_end(seconds: float, whole: bool) -> None:
     """Within drain_seconds; what takes longer is cut and gives back what it holds. The role ends with status 0."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-c", ROLE, str(seconds), str(port)],
         cwd=ROOT, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,

@@ -20,6 +20,7 @@ from services.common.http_client import HttpClient
 from services.common.http_server import App, Request, Response, Stream
 from services.common.settings import RoleSettings
 from services.common.tls import INTERNAL_NAME, Certificates
+from tests.ports import free_port
 from tests.services.common.certificates import Authority, mount, write
 from tests.services.common.serving import Served, serving, until
 
@@ -319,9 +320,7 @@ def test_probes_have_a_port_of_their_own(run: Run, folder: Path) -> None:
     async def main() -> None:
         app = App(ready=lambda: next(iter(fault), None), public=True)
         app.route("POST", "/", _echo)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            probe_port = free.getsockname()[1]
+        probe_port = free_port()
         probes = f"http://127.0.0.1:{probe_port}"
         async with (
             serving(app, tls=Certificates("internal", folder), probe_port=probe_port) as served,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 ROLE = """
@@ -32,11 +33,8 @@ uvloop.run(main())
 
 def start() -> tuple[subprocess.Popen[bytes], list[dict[str, str]]]:
     """A role that serves, and what it has said so far."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
     process = subprocess.Popen(
-        [sys.executable, "-c", ROLE, port],
+        [sys.executable, "-c", ROLE, str(free_port())],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from services.common.settings import KvSettings, RoleSettings
+from tests.ports import free_port
 from tests.services.common.certificates import Authority, mount
 
 ROOT = Path(__file__).parents[3]
@@ -43,12 +44,6 @@ async def main(settings):
 
 role.run("slow", RoleSettings, main)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start(*program: str, settings: RoleSettings) -> subprocess.Popen[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,15 +15,9 @@ import pytest
 
 from services.common.settings import RoleSettings, SchedulerSettings
 from services.gateway.tokenization import Tokenization
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start_role(package: str, settings: RoleSettings) -> subprocess.Popen[bytes]:

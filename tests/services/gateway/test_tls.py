@@ -21,9 +21,10 @@ import pytest
 from services.common.settings import GatewaySettings
 from services.common.tls import CHECK_SECONDS, Certificates
 from services.gateway.tokenization import Tokenization
+from tests.ports import free_port
 from tests.services.common.certificates import Authority, mount
 from tests.services.common.serving import until
-from tests.services.gateway.conftest import free_port, start_role, start_scheduler, wait_ready
+from tests.services.gateway.conftest import start_role, start_scheduler, wait_ready
 from tests.services.gateway.double import Double
 from tests.services.gateway.world import KEY, TEXT
 

@@ -21,6 +21,7 @@ from services.common.settings import KvSettings
 from services.common.wire import KvTransferParams
 from services.kv.app import KvApp
 from services.kv.directory_client import DirectoryClient
+from tests.ports import free_port
 from tests.services.common.serving import serving
 
 ROOT = Path(__file__).parents[3]
@@ -135,8 +136,7 @@ def test_a_silent_directory_costs_no_more_than_the_deadline() -> None:
 
 
 def test_as_a_process() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     environ = {**KvSettings(instance="kv-0", port=port, log_level="error").to_environ(), "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-m", "services.kv"], cwd=ROOT, env=environ)
     try:

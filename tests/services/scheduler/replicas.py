@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -23,15 +22,10 @@ from services.common.http_client import HttpClient, Reply
 from services.common.settings import SchedulerSettings
 from services.common.wire import PlaceRequest, ReleaseRequest
 from services.worker.registration import Registration
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 SILENCE, GRACE = 1.5, 4.0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Replica:
@@ -40,7 +34,7 @@ class Replica:
     def __init__(self, name: str, queue: int = 4) -> None:
         self.settings = SchedulerSettings(
             instance=name,
-            port=_free_port(),
+            port=free_port(),
             scheduler_max_queue=queue,
             scheduler_heartbeat_timeout_seconds=SILENCE,
             scheduler_absent_grace_seconds=GRACE,

@@ -24,4 +24,4 @@ def running(tmp_path_factory: pytest.TempPathFactory, model_path: Path) -> Itera
 def fleet(running: Fleet) -> Iterator[Fleet]:
     """The fleet, checked to be at rest afterwards."""
     yield running
-    until("at rest", running.at_rest)
+    until("at rest", running.at_rest, 60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -17,19 +16,12 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from services.common.settings import KvSettings, RoleSettings, SchedulerSettings, WorkerSettings
+from tests.ports import free_port
 from tests.services.common.certificates import Authority, mount
 
 MODEL = "smol"
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 4.0
 START_SECONDS = 120.0
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def until(what: str, condition: Any, seconds: float = 20.0) -> None:
@@ -112,6 +104,7 @@ class Fleet:
                     model_path=self.model_path,
                     model_name=MODEL,
                     max_model_len=2048,
+                    prefill_max_batch_tokens=256,  # so that what is aborted ends soon
                     advertise_url=self._url(port),
                     scheduler_urls=(schedulers,),
                     kv_url=self._url(kv),
@@ -162,6 +155,10 @@ class Fleet:
             f"{self.urls['prefill']}/v1/kv/release", json={"request_id": request_id, "nonce": nonce}
         )
         assert answer.status_code == 200, answer.text
+
+    def renew(self, handle: dict[str, Any]) -> httpx.Response:
+        asked = {"request_id": handle["remote_request_id"], "nonce": handle["nonce"]}
+        return self.http.post(f"{handle['lease_url']}/v1/kv/renew", json=asked)
 
     def metric(self, worker: str, name: str, **labels: str) -> float:
         text = self.http.get(self.urls[worker] + "/metrics").text

@@ -1,8 +1,9 @@
-"""The two legs of a request between real workers, and everything that is refused on the way."""
+"""The two legs of a request between real workers, everything that is refused on the way, and the workers' drain."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -71,14 +72,12 @@ def test_a_lease_is_released_once_and_renewed_while_open(fleet: Fleet) -> None:
     assert handle["num_tokens"] == len(PROMPT)
     assert len(handle["remote_block_ids"]) == 3
     assert time.time() < handle["expires_at"] <= time.time() + LEASE_SECONDS
-    asked = {"request_id": "leased", "nonce": handle["nonce"]}
-    renew = f"{handle['lease_url']}/v1/kv/renew"
-    assert fleet.http.post(renew, json=asked).json()["expires_at"] > handle["expires_at"]
+    assert fleet.renew(handle).json()["expires_at"] > handle["expires_at"]
     fleet.release("leased", "0" * 32)  # of another generation: ignored
     assert fleet.metric("prefill", "diphase_kv_leases_open") == 1
     fleet.release("leased", handle["nonce"])
     fleet.release("leased", handle["nonce"])
-    assert fleet.http.post(renew, json=asked).json()["error"]["code"] == "kv_unavailable"
+    assert fleet.renew(handle).json()["error"]["code"] == "kv_unavailable"
 
 
 def test_a_lease_that_nobody_renews_expires(fleet: Fleet) -> None:
@@ -159,7 +158,7 @@ def test_a_client_that_leaves_is_aborted(fleet: Fleet, worker: str, seconds: flo
         "kv_transfer_params": params,
     }
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{fleet.urls[worker]}/v1/completions", json=body, timeout=httpx.Timeout(30, read=seconds))
+        fleet.http.post(f"{fleet.urls[worker]}/v1/completions", json=body, timeout=httpx.Timeout(30, read=seconds))
     until("nothing runs", lambda: fleet.metric(worker, "vllm:num_requests_running") == 0)
 
 
@@ -194,3 +193,35 @@ def test_a_deadline_that_passed_is_an_error(fleet: Fleet) -> None:
 def test_models_and_health(fleet: Fleet) -> None:
     assert [model["id"] for model in fleet.http.get(fleet.urls["decode"] + "/v1/models").json()["data"]] == [MODEL]
     assert fleet.http.get(fleet.urls["decode"] + "/health").status_code == 200
+
+
+def test_sigterm_drains(running: Fleet) -> None:
+    """The last test here: it lets what runs end, refuses what comes, waits for leases, and leaves nothing behind."""
+    answers: list[httpx.Response] = []
+    long = threading.Thread(
+        target=lambda: answers.append(
+            running.complete("decode", "long", prompt=list(range(100)), max_tokens=60, ignore_eos=True)
+        )
+    )
+    long.start()
+    until("running", lambda: running.metric("decode", "vllm:num_requests_running") == 1)
+    _, handle = running.prefill("kept", PROMPT)
+    for name in ("decode", "prefill"):
+        running.processes[name].terminate()
+    until("not ready", lambda: running.http.get(running.urls["decode"] + "/ready").status_code == 503)
+    refused = running.complete("decode", "late", prompt=[1, 2, 3])
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
+
+    def ended() -> bool:
+        assert running.renew(handle).status_code == 200
+        return running.processes["decode"].poll() is not None
+
+    until("decode has ended", ended, 60)
+    long.join(10)
+    assert answers[0].status_code == 200
+    assert len(answers[0].json()["choices"][0]["token_ids"]) == 60
+    assert running.processes["decode"].returncode == 0
+    assert running.processes["prefill"].poll() is None, "prefill left while its lease was open"
+    running.release("kept", handle["nonce"])
+    assert running.processes["prefill"].wait(30) == 0
+    assert not list(running.folder.glob("*.sock"))

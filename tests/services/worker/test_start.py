@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from services.common.settings import WorkerSettings
-from tests.services.worker.fleet import MODEL, START_SECONDS, Fleet, free_port, until
+from tests.ports import free_port
+from tests.services.worker.fleet import MODEL, START_SECONDS, Fleet, until
 
 
 @pytest.fixture

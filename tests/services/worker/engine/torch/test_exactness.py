@@ -40,7 +40,8 @@ def expected(reference: Reference) -> dict[str, tuple[list[int], list[int]]]:
     prompts = {name: reference.encode(text) for name, text in PROMPTS.items()}
     assert len(prompts["one token"]) == 1
     assert len(prompts["long"]) > 1000
-    return {name: (ids, reference.greedy(ids, TOKENS)) for name, ids in prompts.items()}
+    answers = reference.greedy_all(list(prompts.values()), TOKENS)
+    return dict(zip(prompts, zip(prompts.values(), answers, strict=True), strict=True))
 
 
 def _compare(driver: Driver, reference: Reference, expected: dict[str, tuple[list[int], list[int]]]) -> None:
