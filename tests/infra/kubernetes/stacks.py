@@ -53,6 +53,10 @@ STACKS: dict[str, dict[str, dict[str, Any]]] = {
     "least": {},
     "gpus": {"kubernetes": {"context": "c", "modelVolume": {"hostPath": "/models/a"}, "prefill": GPUS, "decode": GPUS}},
     "fetch": {"kubernetes": {"context": "c", "modelVolume": {"fetch": True}, "prefill": GPUS}},
+    "fetch from S3": {
+        "kubernetes": {"context": "c", "modelVolume": {"fetch": True}},
+        "model": {"source": "s3://models/smol", "name": "smol", "revision": "1"},
+    },
     "ingress": {"kubernetes": {"entry": {"kind": "ingress", "host": "a.example.com", "issuer": "letsencrypt"}}},
     "gateway api": {"kubernetes": {"entry": {"kind": "gatewayApi", "host": "a.example.com", "className": "envoy"}}},
     "given secret": {"kubernetes": {"entry": {"kind": "ingress", "host": "a.example.com", "tlsSecret": "mine"}}},
