@@ -27,6 +27,11 @@ class Checkout(Stack):
         # With the interpreter of this environment: what it needs is in the cache.
         self._run([os.path.realpath(sys.executable), "-m", "scripts.bootstrap"], self.project)
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """Byte code is kept, whatever the tests do: a new environment has none, and it is used a dozen times."""
+        return {name: value for name, value in super().environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
     def git(self, *arguments: str) -> str:
         """The output of git in the checkout."""
         identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false"]
