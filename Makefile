@@ -5,6 +5,9 @@ BIN := .venv/bin
 TESTERS ?= 2
 SHARED := -p tests.skips -p tests.sharing --numprocesses $(TESTERS)
 
+# Whatever an environment says: without its bytecode each command compiles a thousand modules first.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help up down test test-kubernetes check bench lock set-up
 
