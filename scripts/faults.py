@@ -68,8 +68,14 @@ class Holder(NamedTuple):
     @property
     def gone(self) -> bool:
         """Whether it is known to be dead: it ran on this machine, and does not any more."""
-        here = self.host == socket.gethostname() and os.path.isdir("/proc/self")
-        return here and not os.path.exists(f"/proc/{self.pid}")
+        if self.host != socket.gethostname() or not os.path.isdir("/proc/self"):
+            return False
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        # One that was killed stays as a zombie until its parent, perhaps an idle init, has asked how it ended.
+        return stat.rpartition(") ")[2][:1] in ("Z", "X")
 
     def __str__(self) -> str:
         gone = ", which is gone" if self.gone else ""

@@ -12,6 +12,7 @@ from scripts.releases.attempt import Attempt
 from scripts.releases.updates import Update, by_number
 
 OFFERED = 5
+SHORTEST = 4  # digits of an abbreviated commit, as for git
 
 
 class NoChoice(Exception):
@@ -72,8 +73,9 @@ def named(updates: Sequence[Update], name: str, commit: str | None) -> Update:
     """
     update = by_number(updates, int(name)) if name.isascii() and name.isdecimal() else None
     if update is None:
-        prefix = (commit or name).lower()
-        found = [u for u in reversed(updates) if u.deploys and u.commit and u.commit.startswith(prefix)]
+        # A mistyped number is not the beginning of a commit.
+        prefix = commit or (name.lower() if len(name) >= SHORTEST else "")
+        found = [u for u in reversed(updates) if u.deploys and u.commit and prefix and u.commit.startswith(prefix)]
         update = next((u for u in found if u.worked), found[0] if found else None)
     if update is None:
         raise NoChoice(f"it has no update {name}, and no update of a commit {name}{_offer(good(updates))}")

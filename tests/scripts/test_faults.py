@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
 
-from scripts.faults import sentence, sentences
+from scripts.faults import Holder, sentence, sentences
 
 URN = '"urn:pulumi:dev::diphase::kubernetes:apps/v1:Deployment::deployment/prefill-worker"'
 NOT_READY = f"""3 errors occurred:
@@ -37,3 +42,18 @@ def test_a_diagnostic_is_a_sentence(said: str, sentence_: str) -> None:
 
 def test_each_fault_is_said_once_and_the_engines_own_words_are_not() -> None:
     assert sentences(["a", "update failed", "a", "b"]) == "a\nb"
+
+
+def test_a_holder_is_gone_when_it_is_dead_also_before_anybody_has_asked_how_it_ended() -> None:
+    def gone(pid: int, host: str = socket.gethostname()) -> bool:
+        return Holder("ada", host, pid, "2026-01-01T00:00:00").gone
+
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert not gone(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and kept as a zombie
+        assert gone(process.pid)
+        assert not gone(process.pid, "elsewhere"), "who knows"
+        process.wait(20)
+        assert gone(process.pid)
+    assert not gone(os.getpid())

@@ -117,6 +117,8 @@ def test_named(name: str, stands_for: str | None, goes_to: int) -> None:
         ("5", "update 5 is no good: its result is failed"),
         (commit("C"), "update 5 is no good"),
         ("main", "no update of a commit main"),
+        (commit("B")[:3], "no update of a commit"),  # no more than any mistyped number
+        ("", "no update of a commit"),
         ("²", "no update ²"),
     ],
 )
