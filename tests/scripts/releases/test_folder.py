@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,15 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def releases(project: Project, tmp_path: Path) -> Releases:
-    return Releases(project.folder, tmp_path / "c")
+def cache() -> Iterator[Path]:
+    """Sockets have short paths, which the folders of tests are too long for."""
+    with tempfile.TemporaryDirectory(prefix="d") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def releases(project: Project, cache: Path) -> Releases:
+    return Releases(project.folder, cache)
 
 
 def test_a_release_is_the_commit_with_its_own_environment_and_goes_afterwards(
@@ -39,9 +48,9 @@ def test_a_release_is_the_commit_with_its_own_environment_and_goes_afterwards(
 
 
 @pytest.mark.parametrize("name", ["supervisord.conf", "programs/kv-0.json"])
-def test_it_stays_while_used(project: Project, releases: Releases, tmp_path: Path, name: str) -> None:
+def test_it_stays_while_used(project: Project, releases: Releases, cache: Path, name: str) -> None:
     first, second = project.commit("one"), project.commit("two")
-    mention = StackPaths.of(project.folder, "any", tmp_path / "c").run / name
+    mention = StackPaths.of(project.folder, "any", cache).run / name
     with releases.at(first) as release:
         mention.parent.mkdir(parents=True)
         mention.write_text(f'{{"command": ["{release.source}/.venv/bin/python"]}}')
@@ -53,10 +62,10 @@ def test_it_stays_while_used(project: Project, releases: Releases, tmp_path: Pat
     assert project.releases == []
 
 
-def test_two_may_work_with_one(project: Project, releases: Releases, tmp_path: Path) -> None:
+def test_two_may_work_with_one(project: Project, releases: Releases, cache: Path) -> None:
     first = project.commit("one")
     with releases.at(first) as release:
-        with Releases(project.folder, tmp_path / "c").at(first) as same:
+        with Releases(project.folder, cache).at(first) as same:
             assert same == release
         assert Path(release.diphase).is_file()
     assert project.releases == []
