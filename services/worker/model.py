@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -115,9 +116,7 @@ def _packaged(source: str, cache: Path) -> PreparedModel:
     revision = digest.hexdigest()[:12]
     name = PACKAGED[source]
     folder = cache.expanduser().resolve() / "models" / f"{name}-{revision}"
-    with _made_once(folder) as make:
-        if make:
-            _write_once(gguf_file, folder)
+    _make_once(folder, functools.partial(_convert, gguf_file))
     return PreparedModel(folder, name, revision)
 
 
@@ -133,34 +132,38 @@ def _gguf_of(distribution: str) -> Path:
     return found[0]
 
 
-def _write_once(gguf_file: Path, folder: Path) -> None:
-    """Convert into a temporary sibling and rename: the folder appears whole or not at all."""
+def _convert(gguf_file: Path, folder: Path) -> None:
     from services.worker import gguf_model  # numpy and gguf: only for the one conversion
 
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        gguf_model.convert(gguf_file, building)
-        (building / "model.safetensors").chmod(0o644)
-        building.chmod(0o755)
-        building.rename(folder)
+        gguf_model.convert(gguf_file, folder)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"cannot convert {gguf_file}: {error}") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
-@contextmanager
-def _made_once(folder: Path) -> Iterator[bool]:
-    """Gives whether the folder has to be made here: it is not there, and no other process is making it."""
+def _make_once(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Make a folder that everybody may read with what `fill` writes: it appears whole or not at all, and is made once,
+    however many processes ask at the same time. Raises ModelError.
+    """
     if folder.is_dir():
-        yield False
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder.with_name(f".{folder.name}.lock")):
         for left in folder.parent.iterdir():
             if left.name.startswith(f".{folder.name}.") and left.is_dir():  # by one that was killed
                 shutil.rmtree(left, ignore_errors=True)
-        yield not folder.is_dir()
+        if folder.is_dir():  # another process has just made it
+            return
+        building = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            fill(building)
+            for path in (building, *building.iterdir()):
+                path.chmod(0o755 if path is building else 0o644)
+            building.rename(folder)
+        except OSError as error:
+            raise ModelError(f"cannot make {folder}: {error}") from error
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
 
 
 @contextmanager
@@ -212,9 +215,7 @@ def _from_s3(source: str, revision: str | None, cache: Path) -> PreparedModel:
         place = s3_model.Place.of(source)
         objects = s3_model.listing(place)
         folder = cache.expanduser().resolve() / "models" / f"{place.name}-{s3_model.revision_of(objects)}"
-        with _made_once(folder) as make:
-            if make:
-                s3_model.fetch(place, objects, folder)
+        _make_once(folder, functools.partial(s3_model.fetch, place, objects))
     except s3_model.S3Error as error:
         raise ModelError(str(error)) from error
     validate(folder)

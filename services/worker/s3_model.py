@@ -6,7 +6,6 @@ import hashlib
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,25 +97,19 @@ def listing(place: Place) -> list[Object]:
 
 
 def fetch(place: Place, objects: list[Object], folder: Path) -> None:
-    """Make `folder` hold the objects: it appears whole or not at all. Raises S3Error.
+    """Put the objects into `folder`, which is there and empty; raises S3Error.
 
     What arrives is checked by the checksums that S3 keeps; objects that were replaced meanwhile are refused.
     """
     total = sum(one.size for one in objects)
-    free = shutil.disk_usage(folder.parent).free
+    free = shutil.disk_usage(folder).free
     if total > free:
         raise S3Error(f"{place} takes {_gib(total)} and {_gib(free)} are free in {folder.parent}: make room")
     print(f"fetching {len(objects)} files, {_gib(total)}, from {place}", file=sys.stderr, flush=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        with _said(place, "fetch"):
-            _download(place, objects, building)
-        if revision_of(listing(place)) != revision_of(objects):
-            raise S3Error(f"{place} was changed while it was fetched: give each version of a model its own folder")
-        building.chmod(0o755)
-        building.rename(folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    with _said(place, "fetch"):
+        _download(place, objects, folder)
+    if revision_of(listing(place)) != revision_of(objects):
+        raise S3Error(f"{place} was changed while it was fetched: give each version of a model its own folder")
 
 
 def _download(place: Place, objects: list[Object], folder: Path) -> None:
@@ -126,7 +119,6 @@ def _download(place: Place, objects: list[Object], folder: Path) -> None:
     config = TransferConfig(multipart_chunksize=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
     for one in objects:
         client.download_file(place.bucket, one.key, str(folder / one.name), Config=config)
-        (folder / one.name).chmod(0o644)
 
 
 def _client() -> S3Client:
