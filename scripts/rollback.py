@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -102,9 +101,5 @@ def _ended_by_signals() -> Iterator[None]:
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, end) for number in process.ENDING}
-    try:
+    with process.handling(end, *process.ENDING):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -73,9 +73,10 @@ def named(updates: Sequence[Update], name: str, commit: str | None) -> Update:
     """
     update = by_number(updates, int(name)) if name.isascii() and name.isdecimal() else None
     if update is None:
-        # A mistyped number is not the beginning of a commit.
-        prefix = commit or (name.lower() if len(name) >= SHORTEST else "")
-        found = [u for u in reversed(updates) if u.deploys and u.commit and prefix and u.commit.startswith(prefix)]
+        prefix = (commit or name).lower()
+        found = [u for u in reversed(updates) if u.deploys and u.commit and u.commit.startswith(prefix)]
+        if len(prefix) < SHORTEST:  # a mistyped number is not the beginning of a commit
+            found = []
         update = next((u for u in found if u.worked), found[0] if found else None)
     if update is None:
         raise NoChoice(f"it has no update {name}, and no update of a commit {name}{_offer(good(updates))}")

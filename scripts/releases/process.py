@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -74,19 +74,23 @@ class Interrupts:
 @contextmanager
 def _writing_from_behind() -> Iterator[None]:
     """A process that does not own the terminal may write to it even where the terminal says otherwise (stty tostop)."""
-    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    try:
+    with handling(signal.SIG_IGN, signal.SIGTTOU):
         yield
-    finally:
-        signal.signal(signal.SIGTTOU, before)
 
 
 @contextmanager
 def _forwarding() -> Iterator[Interrupts]:
     interrupts = Interrupts()
-    before = {number: signal.signal(number, interrupts.take) for number in ENDING}
-    try:
+    with handling(interrupts.take, *ENDING):
         yield interrupts
+
+
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], object] | signal.Handlers, *numbers: int) -> Iterator[None]:
+    """These signals go to `handler`, and afterwards to whom they went before."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
