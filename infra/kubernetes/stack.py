@@ -56,8 +56,8 @@ class KubernetesStack:
             yield secrets.tls_secret(self._plan, role, certificates.pair(role), certificates.trusted)
         if entry.has_own_certificate(self._plan):
             yield secrets.edge_secret(self._plan, certificates.pair(EDGE))
-        if entry.has_own_certificate(self._plan) and self._config.kubernetes.entry.kind == "gatewayApi":
-            yield secrets.trusted(self._plan, entry.CA_CONFIG_MAP, certificates.trusted)
+            if self._config.kubernetes.entry.kind == "gatewayApi":
+                yield secrets.trusted(self._plan, entry.CA_CONFIG_MAP, certificates.trusted)
 
     @property
     def outputs(self) -> dict[str, pulumi.Input[object]]:

@@ -32,6 +32,7 @@ from tests.toolchain.kubernetes.cluster import Cluster
 NAME = "kubernetes"
 NAMESPACE = f"diphase-{NAME}"
 MAX_LENGTH = 2048
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 CALL_SECONDS = 900.0
 FRONT = {"cpu": "50m", "cpuLimit": "2", "memory": "512Mi"}
 WORKER = {"cpu": "100m", "cpuLimit": "2", "memory": "2Gi"}
@@ -199,6 +200,14 @@ class ClusterStack:
         return openai.OpenAI(
             base_url=f"{self.url}/v1", api_key=self.key, http_client=http, max_retries=0, timeout=timeout
         )
+
+    def answer(self) -> str:
+        """The answer to QUESTION, asked by the official client."""
+        with self.client() as client:
+            answer = client.chat.completions.create(
+                model=self.model.name, messages=QUESTION, max_tokens=16, temperature=0, seed=1
+            )
+        return str(answer.choices[0].message.content)
 
 
 # What counts something that a request holds; all are zero when no request is there.

@@ -9,19 +9,9 @@ from typing import Any
 
 from tests.kubernetes.stack import ClusterStack, eventually
 
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 # A rollback ends with `verify`, and this machine may be busy.
 PATIENT = {"ttftSeconds": 60.0, "decodeTokensPerSecond": 0.0}
 CHANGE_SECONDS = 120.0
-
-
-def text(stack: ClusterStack) -> str:
-    """An answer of the stack."""
-    with stack.client() as client:
-        answer = client.chat.completions.create(
-            model=stack.model.name, messages=QUESTION, max_tokens=16, temperature=0, seed=1
-        )
-    return str(answer.choices[0].message.content)
 
 
 def templates(stack: ClusterStack) -> dict[str, Any]:
@@ -39,7 +29,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(stack: ClusterStack) 
     stack.configure(objectives=PATIENT)
     good = stack.release.commit("A good one")
     stack.diphase("up")
-    answer, made, before = text(stack), templates(stack), stack.identities()
+    answer, made, before = stack.answer(), templates(stack), stack.identities()
     first = history(stack)[0]
     assert (first["commit"], first["good"]) == (good, True)
 
@@ -55,7 +45,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(stack: ClusterStack) 
         failed = stack.try_("up")
         assert failed.returncode == 1
         assert "ended with status 1" in failed.stderr
-        assert text(stack) == answer, "the old pods serve on"
+        assert stack.answer() == answer, "the old pods serve on"
         assert history(stack)[0]["commit"] == bad
 
         done = stack.try_("rollback", "--yes")
@@ -65,7 +55,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(stack: ClusterStack) 
         latest = history(stack)[0]
         assert (latest["commit"], latest["result"], latest["good"]) == (good, "succeeded", True)
         assert (latest["config"], latest["images"]) == (first["config"], digests)
-        assert (text(stack), templates(stack)) == (answer, made)
+        assert (stack.answer(), templates(stack)) == (answer, made)
         assert stack.identities() == before, "no pod that served had to go"
 
         # Half-finished: killed when it has changed some roles and not others.
@@ -83,7 +73,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(stack: ClusterStack) 
         done = stack.try_("rollback", "--yes")
         assert done.returncode == 0, done.stderr
         assert "has not ended" in done.stderr
-        assert (text(stack), templates(stack)) == (answer, made)
+        assert (stack.answer(), templates(stack)) == (answer, made)
         assert history(stack)[0]["images"] == digests
     finally:
         stack.release.git("checkout", "--quiet", "--force", good)

@@ -15,20 +15,11 @@ from infra.kubernetes.names import ROLES
 from infra.kubernetes.network_policy import EDGES
 from infra.kubernetes.pod import ports
 from tests.kubernetes import agnhost
-from tests.kubernetes.stack import ClusterStack, eventually, timed
+from tests.kubernetes.stack import QUESTION, ClusterStack, eventually, timed
 from tests.toolchain.kubernetes.waiting import NodeError
 
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 # Kubelet brings a changed Secret to a pod within about a minute, more on a busy machine.
 SECRET_SECONDS = 240.0
-
-
-def ask(stack: ClusterStack) -> str:
-    with stack.client() as client:
-        answer = client.chat.completions.create(
-            model=stack.model.name, messages=QUESTION, max_tokens=16, temperature=0, seed=1
-        )
-    return str(answer.choices[0].message.content)
 
 
 def test_every_role_is_ready(stack: ClusterStack, figures: dict[str, float]) -> None:
@@ -39,7 +30,7 @@ def test_every_role_is_ready(stack: ClusterStack, figures: dict[str, float]) -> 
 
 
 def test_the_official_client_is_answered_through_tls(stack: ClusterStack) -> None:
-    whole = ask(stack)
+    whole = stack.answer()
     assert "Paris" in whole
     with stack.client() as client:
         chunks = client.chat.completions.create(
@@ -124,7 +115,7 @@ def test_a_change_rolls_the_pods_that_read_it_and_no_others(stack: ClusterStack)
     stack.diphase("up")
     after = stack.identities()
     assert {role for role in ROLES if before[role] != after[role]} == {"scheduler"}
-    assert "Paris" in ask(stack)
+    assert "Paris" in stack.answer()
 
 
 def test_new_certificates_reach_pods_and_clients_and_nobody_restarts(stack: ClusterStack) -> None:
@@ -142,7 +133,7 @@ def test_new_certificates_reach_pods_and_clients_and_nobody_restarts(stack: Clus
     assert len(bundle.get_ca_certs()) == 2
     eventually("the new certificate", lambda: "127.0.0.9" in shown_names(stack), SECRET_SECONDS)
     assert stack.identities() == before
-    assert "Paris" in ask(stack)
+    assert "Paris" in stack.answer()
     stack.diphase("preview", "--expect-no-changes")
 
 
@@ -190,7 +181,7 @@ def test_a_bad_release_fails_in_time_and_the_old_pods_serve_on(stack: ClusterSta
         assert "gateway: " in failed.stderr, "the end of its log"
         after = stack.identities()
         assert before["scheduler"] <= after["scheduler"]
-        assert "Paris" in ask(stack)
+        assert "Paris" in stack.answer()
     finally:
         stack.configure(images={"digests": digests}, kubernetes={"readySeconds": 300})
         stack.diphase("up")
