@@ -53,8 +53,8 @@ class Batch:
     spans: list[Span]
     singles: Singles | None  # the first spans, where the pool can attend to them by itself
     rows: list[Rows]  # of each other span
-    token_ids: Tensor  # [1, T]
-    positions: Tensor  # [1, T]
+    token_ids: Tensor  # [T]
+    positions: Tensor  # [T]
     slots: tuple[Tensor, ...]  # of each layer, [2, T]
     last_tokens: Tensor  # indices into T of the tokens that the next ones follow, in the order of the spans
 
@@ -84,8 +84,8 @@ def build(spans: Seq[Span], pool: KvPool) -> Batch:
         spans=list(spans),
         singles=_singles(alone, size) if alone else None,
         rows=rows,
-        token_ids=torch.tensor(ids)[None],
-        positions=at[None],
+        token_ids=torch.tensor(ids),
+        positions=at,
         slots=pool.slots(torch.tensor(blocks), at % size).unbind(0),
         last_tokens=torch.tensor(last, dtype=torch.int64),
     )

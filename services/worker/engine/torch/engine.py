@@ -49,11 +49,11 @@ class TorchEngine:
         self._eos = loader.eos_token_ids(config.model_path)
         library = compiler.load(config.native_folder)
         self._model = loader.load(config.model_path, config.dtype, library, config.threads)
-        longest = self._model.config.max_position_embeddings
+        longest = self._model.max_positions
         if config.max_model_len > longest:
             raise ValueError(f"max_model_len is {config.max_model_len}: the model takes at most {longest} tokens")
-        self._pool.use_native(library, self._model.config.num_attention_heads, config.threads)
-        self._vocab_size: int = self._model.config.vocab_size
+        self._pool.use_native(library, self._model.heads, config.threads)
+        self._vocab_size = self._model.vocab_size
         self._wake = threading.Condition()  # guards all below
         self._roster = Roster(config, self._vocab_size)
         self._stopping = False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -11,18 +9,15 @@ from services.worker.engine.protocol import EngineRequest, Sampling
 from services.worker.engine.torch import sampler
 from services.worker.engine.torch.batch import Batch, Span, build
 from services.worker.engine.torch.kv_pool import KvPool
+from services.worker.engine.torch.language_model import LanguageModel
 from services.worker.engine.torch.sampler import Choice
 from services.worker.engine.torch.sequence import Sequence
 
 
-def forward(model: Any, batch: Batch) -> Tensor:
+def forward(model: LanguageModel, batch: Batch) -> Tensor:
     """Compute the batch's KV and the logits [rows that give a token, V] in float32."""
     rows = batch.last_tokens if len(batch.last_tokens) else torch.zeros(1, dtype=torch.int64)
-    out = model(
-        input_ids=batch.token_ids, position_ids=batch.positions, use_cache=False, logits_to_keep=rows, batch=batch
-    )
-    logits: Tensor = out.logits[0, : len(batch.last_tokens)]
-    return logits.float()
+    return model.logits(batch, rows)[: len(batch.last_tokens)].float()
 
 
 def choose(logits: Tensor, sequences: list[Sequence]) -> list[Choice | None]:
@@ -55,7 +50,7 @@ def is_plain(sequence: Sequence) -> bool:
     )
 
 
-def warm_up(model: Any, pool: KvPool) -> None:
+def warm_up(model: LanguageModel, pool: KvPool) -> None:
     """Let oneDNN prepare its kernels, and a model that this engine cannot run fail now."""
     sequences = []
     for length in (1, pool.layout.block_size):

@@ -7,9 +7,10 @@ faster than the libraries do, which are made for many rows.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 LANES, ROWS = 16, 16  # as in the source; the most rows of a tile
 FEW = 32  # rows; from about twice as many on, oneDNN is ahead
@@ -19,29 +20,34 @@ class _Shape(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("rows", "in", "out", "threads"))
 
 
-class NativeLinear(nn.Module):
-    """Takes the weight of `linear`, [out, in] in float32, and computes up to FEW rows; `many` computes more.
+class NativeLinear:
+    """Computes up to FEW rows by a weight [out, in] in float32 and a bias [out]; `many` computes more.
 
     A row's result does not depend on the rows beside it, bit for bit, as long as all of them are few.
     """
 
-    def __init__(self, library: ctypes.CDLL, linear: nn.Linear, many: nn.Module, threads: int) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        weight: Tensor,
+        bias: Tensor | None,
+        many: Callable[[Tensor], Tensor],
+        threads: int,
+    ) -> None:
         self._function = library.linear_float32
         self._function.argtypes = [*[ctypes.c_void_p] * 4, ctypes.POINTER(_Shape), ctypes.c_void_p]
         self._function.restype = None
-        self._panels = panels(library, linear.weight.detach(), threads)
-        self._bias = None if linear.bias is None else linear.bias.detach().contiguous()
-        self._in, self._out, self._threads = linear.in_features, linear.out_features, threads
+        self._panels = panels(library, weight, threads)
+        self._bias = None if bias is None else bias.contiguous()
+        (self._out, self._in), self._threads = weight.shape, threads
         self._scratch = torch.empty(self._in * ROWS)
         self._many = many
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """[…, in] to […, out]."""
         rows = x.numel() // self._in
         if rows > FEW:
-            result: Tensor = self._many(x)
-            return result
+            return self._many(x)
         x = x.contiguous()
         out = x.new_empty((*x.shape[:-1], self._out))
         shape = _Shape(rows, self._in, self._out, self._threads)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from services.common.errors import (
     ContextTooLong,
@@ -21,6 +22,7 @@ from services.common.errors import (
     KvUnavailable,
     Saturated,
 )
+from services.worker.engine.torch.batch import Batch
 from services.worker.engine.torch.config import EngineConfig
 from tests.services.worker.engine.torch.driver import GREEDY, Driver
 
@@ -185,20 +187,20 @@ def test_aborts_at_any_time(driver: Driver) -> None:
     driver.engine.abort("nobody")
 
 
-def test_a_step_that_raises_ends_its_requests_only(small: Driver) -> None:
+def test_a_step_that_raises_ends_its_requests_only(small: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def explode(*_: Any) -> None:
+    def explode(batch: Batch, rows: Tensor) -> Tensor:
         calls.append(1)
         if len(calls) == 2:
             raise RuntimeError("out of luck")
+        return logits(batch, rows)
 
     failed = small.engine.failed_steps
-    hook = small.engine._model.register_forward_pre_hook(explode)
-    try:
+    logits = small.engine._model.logits
+    with monkeypatch.context() as patch:
+        patch.setattr(small.engine._model, "logits", explode)
         answer = small.answer(PROMPT, 5, ENDLESS)
-    finally:
-        hook.remove()
     assert isinstance(answer.error, EngineFailed)
     assert "out of luck" in answer.error.message
     assert len(answer.tokens) == 1
@@ -207,19 +209,19 @@ def test_a_step_that_raises_ends_its_requests_only(small: Driver) -> None:
     assert len(small.tokens(PROMPT, 3, ENDLESS)) == 3
 
 
-def test_a_device_that_fails_every_step_is_a_fault_until_one_succeeds(small: Driver) -> None:
+def test_a_device_that_fails_every_step_is_a_fault_until_one_succeeds(
+    small: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def explode(*_: Any) -> None:
         raise RuntimeError("the device is gone")
 
-    hook = small.engine._model.register_forward_pre_hook(explode)
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(small.engine._model, "logits", explode)
         assert isinstance(small.answer(PROMPT, 1).error, EngineFailed)
         assert small.engine.fault is None, "one failure may be its request's"
         for _ in range(4):
             small.answer(PROMPT, 1)
         assert small.engine.fault == "the engine's last 5 steps failed"
-    finally:
-        hook.remove()
     small.tokens(PROMPT, 1)
     assert small.engine.fault is None
 

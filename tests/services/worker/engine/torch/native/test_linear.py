@@ -15,7 +15,7 @@ from services.worker.engine.torch.native.linear import FEW, NativeLinear
 def _layer(library: ctypes.CDLL, width: int, out: int, bias: bool, threads: int = 1) -> tuple[nn.Linear, NativeLinear]:
     torch.manual_seed(width * out)
     plain = nn.Linear(width, out, bias=bias).requires_grad_(False)
-    return plain, NativeLinear(library, plain, plain, threads)
+    return plain, NativeLinear(library, plain.weight, plain.bias, plain, threads)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 23, FEW, FEW + 1, 3 * FEW])
