@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from services.worker.engine.protocol import EngineRequest, Sampling
-from services.worker.engine.torch import batch, generic, llama, loader
+from services.worker.engine.torch import batch, generic, llama, loader, rotary
 from services.worker.engine.torch.batch import Span
 from services.worker.engine.torch.kv_pool import KvPool
 from services.worker.engine.torch.language_model import LanguageModel
@@ -129,8 +129,6 @@ def test_old_files_say_the_same_otherwise() -> None:
     scaling = {key: value for key, value in LLAMA3.items() if key not in ("rope_type", "rope_theta")}
     old = {"rope_theta": 10_000.0, "rope_scaling": {**scaling, "type": "llama3"}}
     new = {"rope_parameters": LLAMA3}
-    from services.worker.engine.torch import rotary
-
     assert torch.equal(
         rotary.frequencies(16, rotary.parameters_of(old)), rotary.frequencies(16, rotary.parameters_of(new))
     )
