@@ -15,6 +15,11 @@ from pydantic import Field, ValidationError
 
 from infra.config import rules
 from infra.config.autoscaling import Autoscaling
+from infra.config.aws.charts import Charts
+from infra.config.aws.edge import Edge
+from infra.config.aws.monitoring import Monitoring
+from infra.config.aws.registry import Registry
+from infra.config.aws.storage import Storage
 from infra.config.faults import ConfigError, sentence
 from infra.config.group import NAMESPACE, Group
 from infra.config.kubernetes import Images, Kubernetes
@@ -38,6 +43,11 @@ class StackConfig(Group):
     images: Images = Images()
     kubernetes: Kubernetes = Kubernetes()
     autoscaling: Autoscaling = Autoscaling()
+    storage: Storage = Storage()
+    registry: Registry = Registry()
+    edge: Edge = Edge()
+    monitoring: Monitoring = Monitoring()
+    charts: Charts = Charts()
 
     @classmethod
     def load(cls) -> StackConfig:

@@ -1,0 +1,1 @@
+"""The groups of the aws target: what is under the workloads and around them."""
