@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from infra.config.entry import Entry
 from infra.kubernetes.names import CLIENT_PORT, INTERNAL_NAME, MANIFEST
 from infra.kubernetes.plan import EDGE_SECRET, Plan
 from infra.kubernetes.workload import UNAWAITED
@@ -46,20 +47,24 @@ def has_own_certificate(plan: Plan) -> bool:
     return not (plan.config.kubernetes.entry.tls_secret or plan.config.kubernetes.entry.issuer)
 
 
+def is_balanced(entry: Entry) -> bool:
+    """Whether the cluster's load balancers say where the gateway's Service is reached."""
+    return entry.kind == "service" and entry.service_type == "LoadBalancer"
+
+
 def service(plan: Plan) -> MANIFEST:
     """The gateway's Service: what clients connect to, or what the proxy before it does."""
     entry = plan.config.kubernetes.entry
     direct = entry.kind == "service"
-    waits = direct and entry.service_type == "LoadBalancer"
     port: dict[str, Any] = {"name": "https", "port": CLIENT_PORT, "targetPort": "https", "appProtocol": "https"}
     spec: dict[str, Any] = {
         "type": entry.service_type if direct else "ClusterIP",
         "selector": plan.names.selector("gateway"),
         "ports": [port | ({"nodePort": entry.node_port} if entry.node_port else {})],
     }
-    if waits and entry.class_name:
+    if is_balanced(entry) and entry.class_name:
         spec["loadBalancerClass"] = entry.class_name
-    annotations = (entry.annotations if direct else {}) | ({} if waits else UNAWAITED)
+    annotations = (entry.annotations if direct else {}) | UNAWAITED
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra.kubernetes.names import MANIFEST
 from infra.kubernetes.plan import Plan
 from infra.kubernetes.pod import template
-from infra.kubernetes.workload import HISTORY, STEADY_SECONDS, awaited, budget, headless
+from infra.kubernetes.workload import HISTORY, STEADY_SECONDS, UNAWAITED, budget, headless
 
 
 def manifests(plan: Plan) -> Iterator[MANIFEST]:
@@ -24,5 +24,6 @@ def manifests(plan: Plan) -> Iterator[MANIFEST]:
         "template": template(plan, "kv"),
     }
     yield headless(plan, "kv")
-    yield {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": awaited(plan, "kv"), "spec": spec}
+    metadata = plan.names.metadata("kv", "kv", annotations=UNAWAITED)
+    yield {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
     yield budget(plan, "kv")

@@ -1,8 +1,9 @@
-"""The end of an `up`: every workload runs what the stack says now, and nothing older.
+"""The end of an `up`: every workload runs what the stack says now, and nothing older; the way in has an address.
 
-Pulumi's Kubernetes provider waits for a changed Deployment, too. But as long as the Deployment's controller has not
-seen the change, the old pods look like what is waited for; then an `up` of a release that crashes would succeed. Its
-controller's own account, `kubectl rollout status`, compares generations.
+Pulumi's Kubernetes provider could wait, too. But as long as a Deployment's controller has not seen a change, the old
+pods look to it like what is waited for, and an `up` of a release that crashes would succeed; and whenever it looks
+again, a pod that has just been added and is not ready looks to it like a change. The controller's own account,
+`kubectl rollout status`, compares generations.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from infra.provider import StackProvider
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet"})
 ASK_SECONDS = 10
+POLL_SECONDS = 2.0
 ANSWER_SECONDS = 30.0  # beyond its own time limit, kubectl may be slow to answer
 MISSING = "kubectl is missing: install it (https://kubernetes.io/docs/tasks/tools/), of about the cluster's version"
 
@@ -72,29 +74,59 @@ def _is_rolling(workload: Mapping[str, Any]) -> bool:
     return not seen or status.get("updatedReplicas", 0) != status.get("replicas", 0)
 
 
+def await_address(kubectl: Sequence[str], service: str, seconds: float) -> str:
+    """The name or address that a Service of type LoadBalancer got. Raises RolloutError when there is none in time."""
+    deadline = time.monotonic() + seconds
+    path = "--output=jsonpath={.status.loadBalancer.ingress[0]['hostname','ip']}"
+    said = ""
+    while True:
+        command = [*kubectl, "get", "service", service, path, f"--request-timeout={ASK_SECONDS}s"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False, errors="replace"
+            )
+            given, said = done.stdout.split(), done.stderr.strip()
+        except FileNotFoundError:
+            raise RolloutError(MISSING) from None
+        except subprocess.TimeoutExpired:
+            given, said = [], "the cluster does not answer"
+        if given:
+            return given[0]
+        if time.monotonic() >= deadline:
+            why = said or "look at its events with `kubectl describe`, and at the controller of load balancers"
+            raise RolloutError(f"service/{service} has no address after {seconds:.0f} s: {why}")
+        time.sleep(POLL_SECONDS)
+
+
 class RolloutsProvider(StackProvider):
     """Making it is waiting; nothing remains to be deleted."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        self._wait(props)
-        return CreateResult("rollouts", props)
+        return CreateResult("rollouts", self._wait(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         # What failed or was killed is not recorded: going back from it looks like no change at all.
-        changed = _olds.get("workloads") != _news["workloads"]
+        changed = any(_olds.get(key) != _news[key] for key in ("workloads", "balanced"))
         return DiffResult(changed or rolling(_kubectl(_news), sorted(_news["workloads"])))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        self._wait(_news)
-        return UpdateResult(_news)
+        return UpdateResult(self._wait(_news))
 
     @staticmethod
-    def _wait(props: Mapping[str, Any]) -> None:
-        await_rollouts(_kubectl(props), sorted(props["workloads"]), float(props["seconds"]))
+    def _wait(props: dict[str, Any]) -> dict[str, Any]:
+        kubectl, seconds = _kubectl(props), float(props["seconds"])
+        await_rollouts(kubectl, sorted(props["workloads"]), seconds)
+        balanced = props["balanced"]
+        return {**props, "address": await_address(kubectl, balanced, seconds) if balanced else ""}
 
 
 class Rollouts(Resource, module="kubernetes", name="Rollouts"):
-    """All of `workloads` (deployment/gateway → its manifest) are rolled out."""
+    """All of `workloads` (deployment/gateway → its manifest) are rolled out, and the Service `balanced` is reached.
+
+    `address` is what the cluster's load balancers gave that Service; without one it is empty.
+    """
+
+    address: pulumi.Output[str]
 
     def __init__(
         self,
@@ -102,6 +134,7 @@ class Rollouts(Resource, module="kubernetes", name="Rollouts"):
         config: Kubernetes,
         namespace: str,
         workloads: Mapping[str, Mapping[str, Any]],
+        balanced: str | None,
         opts: pulumi.ResourceOptions,
     ) -> None:
         props = {
@@ -109,7 +142,9 @@ class Rollouts(Resource, module="kubernetes", name="Rollouts"):
             "context": config.context,
             "namespace": namespace,
             "workloads": {key: _digest(manifest["spec"]) for key, manifest in workloads.items()},
+            "balanced": balanced,
             "seconds": config.ready_seconds,
+            "address": None,
         }
         super().__init__(RolloutsProvider(), name, props, opts)
 

@@ -35,12 +35,14 @@ class KubernetesStack:
         scaled = {f"deployment/{role}": ["spec.replicas"] for role in autoscaling.scaled_roles(config)}
         declared = list(manifests(self._plan))
         self._objects = declare([*declared, *self._secrets()], cluster, scaled)
-        self._await(declared)
+        self._rollouts = self._await(declared)
 
-    def _await(self, declared: Sequence[MANIFEST]) -> None:
+    def _await(self, declared: Sequence[MANIFEST]) -> Rollouts:
+        kubernetes, namespace = self._config.kubernetes, self._plan.names.namespace
         workloads = {f"{m['kind'].lower()}/{m['metadata']['name']}": m for m in declared if m["kind"] in WORKLOADS}
-        after = pulumi.ResourceOptions(depends_on=[self._objects[key] for key in workloads])
-        Rollouts("rollouts", self._config.kubernetes, self._plan.names.namespace, workloads, after)
+        balanced = "gateway" if entry.is_balanced(kubernetes.entry) else None
+        after = pulumi.ResourceOptions(depends_on=[self._objects[key] for key in [*workloads, "service/gateway"]])
+        return Rollouts("rollouts", kubernetes, namespace, workloads, balanced, after)
 
     def _owners(self) -> dict[str, list[str]]:
         """Whose certificates there are, and the names in each."""
@@ -90,7 +92,7 @@ class KubernetesStack:
             return f"https://{wanted.host or self._plan.names.host('gateway')}"
         if wanted.service_type == "NodePort":
             return pulumi.Output.concat("https://", host or "", ":", service.spec.apply(_node_port))
-        return f"https://{host}" if host else service.status.apply(_balancer)
+        return f"https://{host}" if host else pulumi.Output.concat("https://", self._rollouts.address)
 
 
 def manifests(plan: Plan) -> Iterator[MANIFEST]:
@@ -111,12 +113,7 @@ def _port(role: Role) -> int:
     return CLIENT_PORT if role == "gateway" else ROLE_PORT
 
 
-# A preview knows neither of them yet.
+# A preview does not know it yet.
 def _node_port(spec: Mapping[str, Any]) -> str:
     port = spec["ports"][0].get("nodePort")
     return str(int(port)) if port else ""  # numbers come back as floats
-
-
-def _balancer(status: Mapping[str, Any] | None) -> str:
-    ingress = ((status or {}).get("loadBalancer", {}).get("ingress") or [{}])[0]
-    return f"https://{ingress.get('hostname') or ingress.get('ip', '')}"

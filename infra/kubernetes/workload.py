@@ -27,13 +27,8 @@ def deployment(plan: Plan, role: Role, replicas: int, *, surge: int | str, unava
         "progressDeadlineSeconds": plan.config.kubernetes.ready_seconds,
         "template": template(plan, role),
     }
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": awaited(plan, role), "spec": spec}
-
-
-def awaited(plan: Plan, role: Role) -> dict[str, Any]:
-    """Metadata of a workload: `up` waits for its pods, and no longer than the stack says."""
-    seconds = str(plan.config.kubernetes.ready_seconds)
-    return plan.names.metadata(role, role, annotations={"pulumi.com/timeoutSeconds": seconds})
+    metadata = plan.names.metadata(role, role, annotations=UNAWAITED)
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
 def budget(plan: Plan, role: Role) -> MANIFEST:
@@ -64,5 +59,6 @@ def headless(plan: Plan, role: Role) -> MANIFEST:
     }
 
 
-# What is there at once; whether it does its work is seen at the workloads.
+# Whether an object does its work is seen by the resource `rollouts`. Pulumi's provider would see it worse, and takes a
+# pod that an autoscaler has just added for a change of the stack.
 UNAWAITED = {"pulumi.com/skipAwait": "true"}

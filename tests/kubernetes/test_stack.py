@@ -6,6 +6,7 @@ import base64
 import json
 import socket
 import ssl
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -167,6 +168,30 @@ def test_replicas_are_the_stacks_unless_something_else_decides_them(stack: Clust
     stack.configure(kubernetes={"autoscaled": []})
     stack.diphase("up")
     assert replicas(stack) == 1, "whoever scaled it by hand does not keep it"
+
+
+def test_clients_come_in_by_the_address_of_a_load_balancer(stack: ClusterStack) -> None:
+    """The cluster has none, so the test gives the address; `up` waits for it."""
+    entry, address = stack.config["kubernetes"]["entry"], "203.0.113.7"
+    status = json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}})
+    stack.configure(kubernetes={"entry": {"serviceType": "LoadBalancer"}})
+    try:
+        process = stack.start("up")
+        eventually("a Service for a load balancer", lambda: gateway_service(stack)["type"] == "LoadBalancer", 60)
+        stack.kubectl("patch", "service", "gateway", "--subresource=status", "--type=merge", "--patch", status)
+        printed, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        assert f"https://{address}" in printed
+        stack.diphase("preview", "--expect-no-changes")
+    finally:
+        stack.configure(kubernetes={"entry": entry})
+        stack.diphase("up")
+    assert "Paris" in stack.answer()
+
+
+def gateway_service(stack: ClusterStack) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(stack.kubectl("get", "service", "gateway", "--output=json"))["spec"]
+    return found
 
 
 def test_a_bad_release_fails_in_time_and_the_old_pods_serve_on(stack: ClusterStack) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubernetes.rollouts import MISSING, RolloutError, RolloutsProvider, await_rollouts
+from infra.kubernetes.rollouts import MISSING, RolloutError, RolloutsProvider, await_address, await_rollouts
 
 SAYS = (
     '#!/bin/sh\necho "$@" >> {calls}\ncase "$*" in *broken*) echo "error: timed out" >&2; exit 1;; esac\ncat {state}\n'
@@ -17,6 +17,7 @@ PROPS = {
     "context": "here",
     "namespace": "ours",
     "workloads": {"deployment/gateway": "1", "statefulset/kv": "2"},
+    "balanced": None,
     "seconds": 30,
 }
 
@@ -34,7 +35,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_workload_of_the_stacks_namespace_is_asked_for(calls: Path) -> None:
-    assert RolloutsProvider().create(PROPS).outs == PROPS
+    assert RolloutsProvider().create(PROPS).outs == {**PROPS, "address": ""}
     first, second = calls.read_text().splitlines()
     assert first.startswith("--kubeconfig=/home/ada/config --context=here --namespace=ours rollout status deployment/")
     assert "rollout status statefulset/kv --timeout=" in second
@@ -44,6 +45,22 @@ def test_one_that_does_not_get_there_is_named(calls: Path) -> None:
     with pytest.raises(RolloutError, match=r"deployment/broken is not what the stack says after 30 s: timed out"):
         await_rollouts(["kubectl"], ["deployment/gateway", "deployment/broken", "statefulset/kv"], 30)
     assert len(calls.read_text().splitlines()) == 2
+
+
+def test_the_way_in_has_the_address_that_a_load_balancer_gave_it(calls: Path) -> None:
+    calls.with_name("state").write_text("lb.example.com 203.0.113.7")
+    made = RolloutsProvider().create({**PROPS, "balanced": "gateway"})
+    assert made.outs == {**PROPS, "balanced": "gateway", "address": "lb.example.com"}
+    assert "--namespace=ours get service gateway --output=jsonpath=" in calls.read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("service", "why"), [("gateway", "look at its events"), ("broken", "timed out")], ids=["no address", "no answer"]
+)
+def test_a_way_in_without_an_address_is_named(calls: Path, service: str, why: str) -> None:
+    with pytest.raises(RolloutError, match=rf"service/{service} has no address after 0 s: .*{why}"):
+        await_address(["kubectl"], service, 0)
+    assert len(calls.read_text().splitlines()) == 1
 
 
 def test_without_kubectl_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +83,7 @@ DONE = workload(3, observedGeneration=3, replicas=2, updatedReplicas=2)
         pytest.param({}, "", False, id="nothing"),
         pytest.param({"seconds": 9}, DONE, False, id="only the patience"),
         pytest.param({"workloads": {}}, DONE, True, id="a workload"),
+        pytest.param({"balanced": "gateway"}, DONE, True, id="the way in"),
         pytest.param({}, {"items": [DONE, DONE]}, False, id="all are done"),
         pytest.param({}, {"items": [DONE, workload(4, observedGeneration=3)]}, True, id="not seen by its controller"),
         pytest.param(
