@@ -106,7 +106,7 @@ class RolloutsProvider(StackProvider):
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         # What failed or was killed is not recorded: going back from it looks like no change at all.
-        changed = any(_olds.get(key) != _news[key] for key in ("workloads", "balanced"))
+        changed = any(_olds.get(key) != _news.get(key) for key in ("workloads", "balanced"))
         return DiffResult(changed or rolling(_kubectl(_news), sorted(_news["workloads"])))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
@@ -116,7 +116,7 @@ class RolloutsProvider(StackProvider):
     def _wait(props: dict[str, Any]) -> dict[str, Any]:
         kubectl, seconds = _kubectl(props), float(props["seconds"])
         await_rollouts(kubectl, sorted(props["workloads"]), seconds)
-        balanced = props["balanced"]
+        balanced = props.get("balanced")  # what is None does not travel
         return {**props, "address": await_address(kubectl, balanced, seconds) if balanced else ""}
 
 

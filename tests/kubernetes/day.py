@@ -6,6 +6,8 @@ import asyncio
 import csv
 import math
 import random
+import statistics
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ NIGHT = 0.1
 PROMPTS_SHORTER, ANSWERS_SHORTER = 8, 4
 MOST_TOKENS, LEAST_TOKENS = 400, 8
 REQUEST_SECONDS = 120.0
+SAMPLES = 3
 # Token ids that are words, so that no prompt is the same as another.
 WORDS = range(1000, 20000)
 
@@ -71,6 +74,23 @@ def _bounded(tokens: int) -> int:
 def _wave(part: float) -> float:
     """How busy a part of the day is, 0 its begin and 1 its end: quiet, a hill in the middle, quiet."""
     return NIGHT + (1 - NIGHT) * math.sin(math.pi * part) ** 6
+
+
+def seconds_of_an_answer(stack: ClusterStack) -> float:
+    """How long the day's mean request takes when it is alone: the median of a few, after one that warms up."""
+    trace = list(_trace())
+    mean = Arrival(
+        0.0,
+        round(statistics.fmean(one.prompt_tokens for one in trace)),
+        round(statistics.fmean(one.answer_tokens for one in trace)),
+    )
+    took = []
+    for _ in range(1 + SAMPLES):
+        begin = time.monotonic()
+        outcome = asyncio.run(live(stack, [mean]))
+        took.append(time.monotonic() - begin)
+        assert not outcome.lost
+    return statistics.median(took[1:])
 
 
 async def live(stack: ClusterStack, arrivals: Sequence[Arrival]) -> Outcome:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.kubernetes.signals import DEPLOYMENTS
-from tests.kubernetes.day import Outcome, day, live
+from tests.kubernetes.day import Outcome, day, live, seconds_of_an_answer
 from tests.kubernetes.fleet import Fleet, turns
 from tests.kubernetes.keda import defined
 from tests.kubernetes.stack import ClusterStack, eventually
@@ -20,7 +20,8 @@ from tests.toolchain.kubernetes.cluster import Cluster
 from tests.toolchain.kubernetes.metrics import Metrics
 
 DAY_SECONDS = 220.0
-NOON_RATE = 1.0  # requests in a second
+# Under way at noon, on a machine of any speed: the rate is this by the seconds of an answer (Little's law).
+NOON_REQUESTS = 5.0
 MOST_WORKERS = 2
 WORKERS = ("prefill-worker", "decode-worker")
 SETTLE_SECONDS = 180.0
@@ -29,8 +30,8 @@ PACE = {"stepSeconds": 10, "upWindowSeconds": 6, "downWindowSeconds": 30}
 AUTOSCALING = {
     "kind": "hpa",
     "windowSeconds": 20,
-    "prefill": {"max": MOST_WORKERS, "busy": 0.12, "ttftSeconds": 20.0, "pace": PACE},
-    "decode": {"max": MOST_WORKERS, "requests": 1.8, "tpotSeconds": 10.0, "pace": PACE},
+    "prefill": {"max": MOST_WORKERS, "busy": 0.2, "ttftSeconds": 20.0, "pace": PACE},
+    "decode": {"max": MOST_WORKERS, "requests": 2.2, "tpotSeconds": 10.0, "pace": PACE},
     "gateway": {"max": 2, "requests": 5.0, "cpuPercent": 900, "pace": PACE},
     "scheduler": {"max": 3, "cpuPercent": 900, "pace": PACE},
 }
@@ -86,12 +87,14 @@ def test_what_an_autoscaler_decides_is_no_change_of_the_stack(stack: ClusterStac
 
 def test_a_day(stack: ClusterStack, expected: dict[str, str], record_property: Callable[[str, object], None]) -> None:
     """Replicas follow the load up and down again, nobody loses an answer, and it takes less than a fixed fleet."""
-    arrivals = day(DAY_SECONDS, NOON_RATE)
+    alone = seconds_of_an_answer(stack)
+    arrivals = day(DAY_SECONDS, NOON_REQUESTS / alone)
     eventually("a worker of each phase", lambda: at_night(Fleet(stack)), SETTLE_SECONDS)
     # One client always has an answer under way, so that a pod which is taken has something to finish.
     with Fleet(stack).watched() as fleet, streaming(stack, expected, count=1) as seen:
         outcome = asyncio.run(live(stack, arrivals))
         eventually("the night's fleet", lambda: at_night(fleet), SETTLE_SECONDS)
+    record_property("seconds of an answer alone", round(alone, 2))
     report(fleet, outcome, len(seen.outcomes), record_property)
     assert outcome.lost == []
     assert outcome.answered == len(arrivals)

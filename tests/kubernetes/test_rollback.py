@@ -49,7 +49,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(stack: ClusterStack) 
         assert history(stack)[0]["commit"] == bad
 
         done = stack.try_("rollback", "--yes")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         assert f"is what update {first['update']} was, and works" in done.stderr
         assert "diphase:scheduler.maxQueue: 71 → " in done.stderr
         latest = history(stack)[0]
@@ -71,7 +71,7 @@ def test_good_bad_rollback_and_good_half_finished_rollback(stack: ClusterStack) 
         assert "which is gone" in held.stderr
         stack.diphase("cancel")
         done = stack.try_("rollback", "--yes")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         assert "has not ended" in done.stderr
         assert (stack.answer(), templates(stack)) == (answer, made)
         assert history(stack)[0]["images"] == digests

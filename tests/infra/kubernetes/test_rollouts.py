@@ -17,7 +17,6 @@ PROPS = {
     "context": "here",
     "namespace": "ours",
     "workloads": {"deployment/gateway": "1", "statefulset/kv": "2"},
-    "balanced": None,
     "seconds": 30,
 }
 
