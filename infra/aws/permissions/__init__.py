@@ -1,0 +1,1 @@
+"""What each workload may do in the account: statements of IAM, by workload. Pure."""
