@@ -7,6 +7,7 @@ lists, single blocks flattened), with a few exceptions, which are listed here.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ PROPERTIES = {
     ("aws_cloudwatch_metric_alarm", "name"): "alarm_name",
     ("aws_cloudwatch_dashboard", "dashboardName"): "dashboard_name",
 }
+AUTOMATIC = frozenset({"name", "replication_group_id"})
+IDS = {"LustreFileSystem": "fs"}
 
 
 class Unmapped(Exception):
@@ -84,6 +87,17 @@ def _value(kind: str, what: Any, value: Any, path: str) -> Any:
         several = value if isinstance(value, list) else [value]
         return [_value(kind, what[1], one, path) for one in several]
     return value
+
+
+def named(fields: Fields, name: str) -> dict[str, str]:
+    """The names that Pulumi gives where Terraform asks for one: name, or what the name is called there."""
+    return {key: f"{name}-1234567" for key, one in fields.items() if one.required and key in AUTOMATIC}
+
+
+def made_up_id(token: str, name: str) -> str:
+    """An id of a resource that was never made; some are checked for how they begin."""
+    start = IDS.get(token.rpartition(":")[2])
+    return f"{start}-{zlib.crc32(name.encode()):017x}" if start else f"{name}-id"
 
 
 def made_up(kind: str, fields: Fields, name: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pulumi
 from pulumi.runtime import mocks
+from pulumi.runtime.settings import SETTINGS
 from pulumi.runtime.stack import run_pulumi_func
 
 from tests.infra.aws import mapping
@@ -66,7 +67,8 @@ class Graph:
                 continue
             try:
                 kind = mapping.terraform_type(one.type, provider.schemas)
-                wanted = mapping.arguments(kind, provider.fields(kind), one.inputs)
+                fields = provider.fields(kind)
+                wanted = mapping.named(fields, one.name) | mapping.arguments(kind, fields, one.inputs)
             except mapping.Unmapped as error:
                 yield f"{one.name}: {error}"
                 continue
@@ -88,7 +90,7 @@ class Mocks(mocks.Mocks):
             kind = mapping.terraform_type(args.typ, self._provider.schemas)
             added = {**mapping.made_up(kind, self._provider.fields(kind), args.name), **added}
         given = {key: value for key, value in args.inputs.items() if value is not None}
-        return f"{args.name}-id" if args.custom else None, {**added, **given}
+        return mapping.made_up_id(args.typ, args.name) if args.custom else None, {**added, **given}
 
 
 class Monitor(mocks.MockMonitor):
@@ -144,6 +146,8 @@ def record(
 
     async def run() -> None:
         mocks.set_mocks(mocked, project="diphase", stack="test", preview=False, monitor=monitor)
+        SETTINGS.rpc_manager.clear()
+        SETTINGS.outputs.clear()
         await run_pulumi_func(lambda: (program(), None)[1])
 
     # In a thread of its own: Pulumi keeps its event loop and its settings by thread and context.
