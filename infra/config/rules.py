@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from infra.config.aws import rules as aws
 from infra.config.pods import mib
 
 # What Kubernetes takes as a label's value.
@@ -22,7 +23,7 @@ def faults(config: StackConfig) -> Iterator[str]:
             f"prefill.maxBatchTokens ({config.prefill.max_batch_tokens}) must exceed engine.maxRunning "
             f"({config.engine.max_running}): a step computes at least one token of every running sequence"
         )
-    yield from (_kubernetes if config.target == "kubernetes" else _local)(config)
+    yield from {"local": _local, "kubernetes": _kubernetes, "aws": _aws}[config.target](config)
 
 
 def _local(config: StackConfig) -> Iterator[str]:
@@ -37,20 +38,35 @@ def _kubernetes(config: StackConfig) -> Iterator[str]:
     kubernetes = config.kubernetes
     if kubernetes.context is None:
         yield "kubernetes.context is missing; `kubectl config get-contexts` lists those of the kubeconfig"
+    volume = kubernetes.model_volume
+    if not (volume.claim or volume.host_path or volume.fetch):
+        yield "kubernetes.modelVolume needs claim, hostPath or fetch: where pods find the model"
+    yield from _workloads(config)
+
+
+def _aws(config: StackConfig) -> Iterator[str]:
+    yield from aws.faults(config)
+    kubernetes = config.kubernetes
+    if kubernetes.context is not None:
+        yield "kubernetes.context is for the kubernetes target; leave it out, for the stack makes its own cluster"
+    # An empty account has no registry yet: the region comes first, then the images, then what runs them.
+    if config.serves:
+        yield from _workloads(config)
+
+
+def _workloads(config: StackConfig) -> Iterator[str]:
+    kubernetes = config.kubernetes
     for role, reference in config.images.digests:
         if reference is None:
             yield f"images.digests.{role} is missing; `diphase images push` builds the images and says their digests"
     for key, value in (("name", config.model.name), ("revision", config.model.revision)):
         if value is None:
-            yield f"model.{key} is missing; the kubernetes target cannot look into the volume that holds the model"
+            yield f"model.{key} is missing; the {config.target} target cannot look into the volume that holds the model"
     if config.model.revision and not LABEL.fullmatch(config.model.revision):
         yield (
             f"model.revision is {config.model.revision!r}; pods carry it as a label, so it has up to 63 letters, "
             "digits, '-', '_' and '.', such as a commit"
         )
-    volume = kubernetes.model_volume
-    if not (volume.claim or volume.host_path or volume.fetch):
-        yield "kubernetes.modelVolume needs claim, hostPath or fetch: where pods find the model"
     if kubernetes.entry.service_type == "NodePort" and not (kubernetes.entry.host or kubernetes.entry.addresses):
         yield "kubernetes.entry.serviceType NodePort needs host or addresses: where clients reach the nodes"
     if config.kv.transport == "shm":

@@ -15,9 +15,14 @@ from pydantic import Field, ValidationError
 
 from infra.config import rules
 from infra.config.autoscaling import Autoscaling
+from infra.config.aws.capacity import Capacity
 from infra.config.aws.charts import Charts
+from infra.config.aws.cluster import Cluster
+from infra.config.aws.defaults import filled
 from infra.config.aws.edge import Edge
 from infra.config.aws.monitoring import Monitoring
+from infra.config.aws.network import Network
+from infra.config.aws.region import Region
 from infra.config.aws.registry import Registry
 from infra.config.aws.storage import Storage
 from infra.config.faults import ConfigError, sentence
@@ -30,7 +35,7 @@ from infra.config.service import Decode, Engine, Gateway, Kv, Model, Objectives,
 class StackConfig(Group):
     """Everything that a stack's file may set, under `diphase:`."""
 
-    target: Literal["local", "kubernetes"] = Field(description="where the roles run")
+    target: Literal["local", "kubernetes", "aws"] = Field(description="where the roles run")
     model: Model = Model()
     engine: Engine = Engine()
     prefill: Prefill = Prefill()
@@ -43,11 +48,20 @@ class StackConfig(Group):
     images: Images = Images()
     kubernetes: Kubernetes = Kubernetes()
     autoscaling: Autoscaling = Autoscaling()
+    region: Region = Region()
+    network: Network = Network()
+    cluster: Cluster = Cluster()
+    capacity: Capacity = Capacity()
     storage: Storage = Storage()
     registry: Registry = Registry()
     edge: Edge = Edge()
     monitoring: Monitoring = Monitoring()
     charts: Charts = Charts()
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is anything to run: an aws stack without images is the region alone."""
+        return self.target != "aws" or any(reference for _, reference in self.images.digests)
 
     @classmethod
     def load(cls) -> StackConfig:
@@ -59,8 +73,6 @@ class StackConfig(Group):
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> StackConfig:
         """The configuration in a mapping of groups; raises ConfigError with every fault."""
-        if values.get("target") == "aws":
-            raise ConfigError([f"{NAMESPACE}:target: aws is not in this version; set it to local or kubernetes"])
         try:
             config = cls.model_validate(dict(values))
         except ValidationError as error:
@@ -68,7 +80,7 @@ class StackConfig(Group):
         broken = [f"{NAMESPACE}:{fault}" for fault in rules.faults(config)]
         if broken:
             raise ConfigError(broken)
-        return config
+        return filled(config) if config.target == "aws" else config
 
 
 def _value(config: pulumi.Config, name: str) -> Any:
