@@ -8,7 +8,7 @@ import sys
 
 import click
 
-COMMANDS = ("up", "preview", "refresh", "down", "status", "verify", "history", "rollback", "images", "cancel")
+COMMANDS = ("up", "preview", "refresh", "down", "status", "verify", "history", "rollback", "images", "cancel", "capacity")
 
 
 class Lazy(click.Group):
