@@ -96,12 +96,13 @@ def _types(chosen: Sequence[str]) -> list[InstanceType]:
 
 def _show(shape: Shape, answer: Answer, traffic: Traffic, shown: int, why: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
-    weights = shape.parameters * shape.weight_bytes / GB
-    console.print(
-        f"{shape.parameters / 1e9:.2f} G parameters, {shape.active / 1e9:.2f} G at work for a token; weights {weights:.1f} "
-        f"GB; KV {shape.kv_per_token / 1000:.1f} kB a token, {shape.kv_per_token * traffic.tokens / GB:.2f} GB a request",
-        highlight=False,
+    per_token, per_request = shape.kv_per_token / 1000, shape.kv_per_token * traffic.tokens / GB
+    sizes = (
+        f"{shape.parameters / 1e9:.2f} G parameters, {shape.active / 1e9:.2f} G at work for a token; "
+        f"weights {shape.parameters * shape.weight_bytes / GB:.1f} GB; "
+        f"KV {per_token:.1f} kB a token, {per_request:.2f} GB a request"
     )
+    console.print(sizes, highlight=False)
     table = Table("prefill", "decode", "TTFT", "transfer", "token", "USD/h", "USD/month", "USD/M tokens", box=None)
     for one in answer.plans[:shown]:
         table.add_row(

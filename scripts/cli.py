@@ -8,7 +8,19 @@ import sys
 
 import click
 
-COMMANDS = ("up", "preview", "refresh", "down", "status", "verify", "history", "rollback", "images", "cancel", "capacity")
+COMMANDS = (
+    "up",
+    "preview",
+    "refresh",
+    "down",
+    "status",
+    "verify",
+    "history",
+    "rollback",
+    "images",
+    "cancel",
+    "capacity",
+)
 
 
 class Lazy(click.Group):

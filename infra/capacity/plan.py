@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from infra.capacity import pools
 from infra.capacity.demand import Goals, Traffic
 from infra.capacity.pools import Option, Pool, Refusal
-from infra.capacity.roofline import Engine
+from infra.capacity.roofline import Engine, Group
 from infra.capacity.shape import Shape
 from infra.hardware import INSTANCE_TYPES, InstanceType
+
+USUAL, GOOD = Goals(), Engine()
+Judge = Callable[[InstanceType, Group, Traffic, Goals], Option | Refusal]
 
 
 class Impossible(ValueError):
@@ -51,38 +55,37 @@ class Answer:
 def plan(
     shape: Shape,
     traffic: Traffic,
-    goals: Goals = Goals(),
+    goals: Goals = USUAL,
     *,
     types: Iterable[InstanceType] = tuple(INSTANCE_TYPES.values()),
-    engine: Engine = Engine(),
+    engine: Engine = GOOD,
 ) -> Answer:
     """Every pair of types that does it, the cheapest first; raises Impossible."""
-    prefills: list[Option] = []
-    decodes: list[Option] = []
-    refused: dict[str, list[Refusal]] = {"prefill": [], "decode": []}
-    for kind in types:
-        for group in pools.groups(kind, shape, engine):
-            for phase, judge, fit in (("prefill", pools.prefill, prefills), ("decode", pools.decode, decodes)):
-                found = judge(kind, group, traffic, goals)
-                if isinstance(found, Refusal):
-                    refused[phase].append(found)
-                else:
-                    fit.append(found)
+    types = list(types)
+    prefills, not_prefill = _options(types, pools.prefill, shape, traffic, goals, engine)
+    decodes, not_decode = _options(types, pools.decode, shape, traffic, goals, engine)
+    refused = {"prefill": not_prefill, "decode": not_decode}
     best: dict[tuple[str, str], Plan] = {}
-    late: list[Refusal] = []
-    for one in prefills:
-        for other in decodes:
-            found = _pair(one, other, traffic, goals)
-            if isinstance(found, Refusal):
-                late.append(found)
-                continue
-            key = (one.instance_type.name, other.instance_type.name)
-            if key not in best or _order(found) < _order(best[key]):
-                best[key] = found
+    for one, other in itertools.product(prefills, decodes):
+        pair = _pair(one, other, traffic, goals)
+        if isinstance(pair, Refusal):
+            refused["prefill"].append(pair)
+            continue
+        key = (one.instance_type.name, other.instance_type.name)
+        if key not in best or _order(pair) < _order(best[key]):
+            best[key] = pair
     if not best:
-        refused["prefill"] += late
         raise Impossible(_why(prefills, decodes, refused))
     return Answer(sorted(best.values(), key=_order), refused)
+
+
+def _options(
+    types: Iterable[InstanceType], judge: Judge, shape: Shape, traffic: Traffic, goals: Goals, engine: Engine
+) -> tuple[list[Option], list[Refusal]]:
+    """What each type, divided in each way, is as the pool of a phase."""
+    found = [judge(kind, group, traffic, goals) for kind in types for group in pools.groups(kind, shape, engine)]
+    options = [one for one in found if isinstance(one, Option)]
+    return options, [one for one in found if isinstance(one, Refusal)]
 
 
 def _order(plan: Plan) -> tuple[float, float]:
@@ -104,7 +107,10 @@ def _pair(one: Option, other: Option, traffic: Traffic, goals: Goals) -> Plan | 
 
 
 def _why(prefills: list[Option], decodes: list[Option], refused: Mapping[str, list[Refusal]]) -> str:
-    phase = "prefill" if not prefills or decodes else "decode"
-    last = {one.instance_type: one for one in refused[phase]}  # the largest group of each type: it comes nearest
-    reasons = "; ".join(f"{one.instance_type} with {one.size} GPUs: {one.why}" for one in last.values())
-    return f"no instance type can {phase} this: {reasons}"
+    short = [phase for phase, fit in (("prefill", prefills), ("decode", decodes)) if not fit] or ["prefill"]
+    return "; ".join(f"no instance type can {phase} this: {_reasons(refused[phase])}" for phase in short)
+
+
+def _reasons(refused: list[Refusal]) -> str:
+    nearest = {one.instance_type: one for one in refused}  # the last, and largest, group of each type
+    return "; ".join(f"{one.instance_type} with {one.size} GPUs: {one.why}" for one in nearest.values())

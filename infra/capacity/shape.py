@@ -1,4 +1,4 @@
-"""What a model's config.json says about its cost: parameters, parameters at work for a token, bytes of KV for a token."""
+"""What a model's config.json says about its cost: parameters, those at work for a token, bytes of KV of a token."""
 
 from __future__ import annotations
 
