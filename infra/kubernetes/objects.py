@@ -50,9 +50,12 @@ class KubernetesObject(pulumi.CustomResource):
 
 
 def declare(
-    manifests: Iterable[MANIFEST], provider: pulumi.ProviderResource, ignored: Mapping[str, Sequence[str]]
+    manifests: Iterable[MANIFEST],
+    provider: pulumi.ProviderResource,
+    ignored: Mapping[str, Sequence[str]],
+    after: Sequence[pulumi.Resource] = (),
 ) -> Mapping[str, KubernetesObject]:
-    """Declare objects in their order of need; gives them by kind/name, such as service/gateway.
+    """Declare objects in their order of need, all `after` others; gives them by kind/name, such as service/gateway.
 
     `ignored` are fields that somebody else decides once an object is there: {"deployment/gateway": ["spec.replicas"]}.
     """
@@ -63,7 +66,7 @@ def declare(
         layers[next((i for i, kinds in enumerate(LAYERS) if kind in kinds), middle)].append(manifest)
     made: dict[str, KubernetesObject] = {}
     for layer in layers:
-        options = pulumi.ResourceOptions(provider=provider, depends_on=list(made.values()))
+        options = pulumi.ResourceOptions(provider=provider, depends_on=[*after, *made.values()])
         for manifest in layer:
             name = manifest.get(LOGICAL_NAME) or manifest["metadata"]["name"]
             key = f"{manifest['kind'].lower()}/{name}"

@@ -12,14 +12,14 @@ import hashlib
 import json
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
 
-from infra.config.kubernetes import Kubernetes
+from infra.kubernetes.access import Access, kubeconfig_file
 from infra.provider import StackProvider
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet"})
@@ -107,17 +107,20 @@ class RolloutsProvider(StackProvider):
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         # What failed or was killed is not recorded: going back from it looks like no change at all.
         changed = any(_olds.get(key) != _news.get(key) for key in ("workloads", "balanced"))
-        return DiffResult(changed or rolling(_kubectl(_news), sorted(_news["workloads"])))
+        if changed:
+            return DiffResult(True)
+        with _kubectl(_news) as kubectl:
+            return DiffResult(rolling(kubectl, sorted(_news["workloads"])))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         return UpdateResult(self._wait(_news))
 
     @staticmethod
     def _wait(props: dict[str, Any]) -> dict[str, Any]:
-        kubectl, seconds = _kubectl(props), float(props["seconds"])
-        await_rollouts(kubectl, sorted(props["workloads"]), seconds)
-        balanced = props.get("balanced")  # what is None does not travel
-        return {**props, "address": await_address(kubectl, balanced, seconds) if balanced else ""}
+        seconds, balanced = float(props["seconds"]), props.get("balanced")  # what is None does not travel
+        with _kubectl(props) as kubectl:
+            await_rollouts(kubectl, sorted(props["workloads"]), seconds)
+            return {**props, "address": await_address(kubectl, balanced, seconds) if balanced else ""}
 
 
 class Rollouts(Resource, module="kubernetes", name="Rollouts"):
@@ -131,27 +134,29 @@ class Rollouts(Resource, module="kubernetes", name="Rollouts"):
     def __init__(
         self,
         name: str,
-        config: Kubernetes,
+        access: Access,
         namespace: str,
         workloads: Mapping[str, Mapping[str, Any]],
         balanced: str | None,
+        seconds: int,
         opts: pulumi.ResourceOptions,
     ) -> None:
         props = {
-            "kubeconfig": config.kubeconfig,
-            "context": config.context,
+            "kubeconfig": access.kubeconfig,
+            "context": access.context,
             "namespace": namespace,
             "workloads": {key: _digest(manifest["spec"]) for key, manifest in workloads.items()},
             "balanced": balanced,
-            "seconds": config.ready_seconds,
+            "seconds": seconds,
             "address": None,
         }
         super().__init__(RolloutsProvider(), name, props, opts)
 
 
-def _kubectl(props: Mapping[str, Any]) -> list[str]:
-    where = [f"--kubeconfig={Path(props['kubeconfig']).expanduser()}", f"--context={props['context']}"]
-    return ["kubectl", *where, f"--namespace={props['namespace']}"]
+@contextmanager
+def _kubectl(props: Mapping[str, Any]) -> Iterator[list[str]]:
+    with kubeconfig_file(props["kubeconfig"]) as file:
+        yield ["kubectl", f"--kubeconfig={file}", f"--context={props['context']}", f"--namespace={props['namespace']}"]
 
 
 def _digest(spec: Mapping[str, Any]) -> pulumi.Output[str]:

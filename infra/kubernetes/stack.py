@@ -10,6 +10,7 @@ import pulumi
 
 from infra.config import StackConfig
 from infra.kubernetes import autoscaling, entry, gateway, kv, namespace, network_policy, scheduler, secrets, workers
+from infra.kubernetes.access import Access
 from infra.kubernetes.api_key import ApiKey
 from infra.kubernetes.certificates import Certificates
 from infra.kubernetes.cluster import Cluster
@@ -22,19 +23,22 @@ EDGE = "edge"  # owner of the certificate that clients see
 
 
 class KubernetesStack:
-    """Every resource of a stack in a cluster; `outputs` is what the stack exports."""
+    """Every resource of a stack in a cluster; `outputs` is what the stack exports.
 
-    def __init__(self, config: StackConfig, project: Path, stack: str) -> None:
-        self._config, self._stack = config, stack
+    Without `access` the cluster is that of the configuration. `project` is not needed here; targets are called alike.
+    """
+
+    def __init__(self, config: StackConfig, project: Path, stack: str, access: Access | None = None) -> None:
+        self._config, self._stack, self._access = config, stack, access or Access.of(config.kubernetes)
         self._key = ApiKey("api-key")
         keys = self._key.sha256.apply(lambda found: f"api-keys-{found[:10]}")
         self._plan = Plan(config, Names.of(stack, config.kubernetes.namespace), keys)
         self._certificates = Certificates("certificates", config.kubernetes.certificates, self._owners())
-        cluster = Cluster("cluster", config.kubernetes, self._plan.names.namespace)
+        cluster = Cluster("cluster", self._access, self._plan.names.namespace)
         # Replicas are what the stack says at first; then they are the autoscaler's.
         scaled = {f"deployment/{role}": ["spec.replicas"] for role in autoscaling.scaled_roles(config)}
         declared = list(manifests(self._plan))
-        self._objects = declare([*declared, *self._secrets()], cluster, scaled)
+        self._objects = declare([*declared, *self._secrets()], cluster, scaled, self._access.depends_on)
         self._rollouts = self._await(declared)
 
     def _await(self, declared: Sequence[MANIFEST]) -> Rollouts:
@@ -42,7 +46,8 @@ class KubernetesStack:
         workloads = {f"{m['kind'].lower()}/{m['metadata']['name']}": m for m in declared if m["kind"] in WORKLOADS}
         balanced = "gateway" if entry.is_balanced(kubernetes.entry) else None
         after = pulumi.ResourceOptions(depends_on=[self._objects[key] for key in [*workloads, "service/gateway"]])
-        return Rollouts("rollouts", kubernetes, namespace, workloads, balanced, after)
+        seconds = kubernetes.ready_seconds
+        return Rollouts("rollouts", self._access, namespace, workloads, balanced, seconds, after)
 
     def _owners(self) -> dict[str, list[str]]:
         """Whose certificates there are, and the names in each."""
@@ -64,7 +69,7 @@ class KubernetesStack:
     @property
     def outputs(self) -> dict[str, pulumi.Input[object]]:
         """The gateway's address and what its clients need, each role's name and address, and where all of it is."""
-        kubernetes, names = self._config.kubernetes, self._plan.names
+        names = self._plan.names
         folder = Path(".diphase") / self._stack  # below the project, wherever that is
         files: dict[str, pulumi.Input[str]] = {str(folder / "api_key"): self._key.key}
         own = entry.has_own_certificate(self._plan)
@@ -80,8 +85,8 @@ class KubernetesStack:
             "objectives": self._config.objectives.model_dump(by_alias=True),
             "roles": [{"name": role, "url": f"https://{names.host(role)}:{_port(role)}"} for role in ROLES],
             "namespace": names.namespace,
-            "kubeconfig": kubernetes.kubeconfig,
-            "context": kubernetes.context,
+            "kubeconfig": self._access.file,
+            "context": self._access.context,
             "files": pulumi.Output.secret(files),
         }
 

@@ -101,3 +101,13 @@ def test_a_preview_without_a_cluster_is_a_preview(calls: Path) -> None:
     away = {**PROPS, "workloads": {"deployment/broken": "1"}}
     assert RolloutsProvider().diff("rollouts", away, away).changes is False
     assert calls.exists()
+
+
+def test_a_kubeconfig_may_be_its_content(calls: Path) -> None:
+    """A cluster that the stack makes has no file: its kubeconfig lies in one of its own while kubectl runs."""
+    made = RolloutsProvider().create({**PROPS, "kubeconfig": '{"apiVersion": "v1"}'})
+    assert made.outs is not None
+    assert made.outs["kubeconfig"] == '{"apiVersion": "v1"}'
+    used = Path(calls.read_text().split()[0].removeprefix("--kubeconfig="))
+    assert used.name.startswith("kubeconfig-")
+    assert not used.exists()
