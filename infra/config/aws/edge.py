@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from infra.config.group import DnsName, Group
 from infra.config.kubernetes import Cidr
 
+EVERYWHERE = "0.0.0.0/0"
 Tls = Literal["ELBSecurityPolicy-TLS13-1-2-2021-06", "ELBSecurityPolicy-TLS13-1-3-2021-06"]
 
 
@@ -58,7 +59,7 @@ class Edge(Group):
         120, ge=0, le=3600, description="how long a pod that is taken out may finish its streams"
     )
     scheme: Literal["internet-facing", "internal"] = Field("internet-facing", description="of the load balancer")
-    allowed_cidrs: list[Cidr] = Field(["0.0.0.0/0"], min_length=1, description="who may connect to port 443")
+    allowed_cidrs: list[Cidr] = Field([EVERYWHERE], min_length=1, description="who may connect to port 443")
     tls: Tls = Field("ELBSecurityPolicy-TLS13-1-2-2021-06", description="versions and ciphers of TLS")
     waf: Waf | None = Field(Waf(), description="none when null")
     cloudfront: CloudFront | None = Field(None, description="none when absent")
@@ -79,5 +80,12 @@ class Edge(Group):
             yield "cloudfront needs scheme internet-facing: it reaches the load balancer from outside"
         if self.cloudfront and self.routing != "simple":
             yield f"cloudfront and routing {self.routing} exclude each other: clients reach CloudFront, not a region"
+        if self.routing != "simple" and (self.scheme == "internal" or EVERYWHERE not in self.allowed_cidrs):
+            yield (
+                f"routing {self.routing} needs scheme internet-facing and {EVERYWHERE} in allowedCidrs: Route 53 asks "
+                "for the region's health from all over the world"
+            )
+        if self.cloudfront and not self.host:
+            yield "cloudfront needs host and zoneId: the name of its origin"
         if self.region_host and self.region_host == self.host:
             yield f"regionHost is host ({self.host}); it must be a name that no other region has"

@@ -55,6 +55,12 @@ def faults(group: str, values: dict[str, Any]) -> list[str]:
         ("edge", {"cloudfront": {}}, ["edge.cloudfront.certificateArn is missing"]),
         ("edge", {"cloudfront": CLOUDFRONT, "scheme": "internal"}, ["cloudfront needs scheme internet-facing"]),
         ("edge", {**HOST, "cloudfront": CLOUDFRONT, "routing": "latency"}, ["cloudfront and routing latency exclude"]),
+        ("edge", {"cloudfront": CLOUDFRONT}, ["cloudfront needs host and zoneId"]),
+        (
+            "edge",
+            {**HOST, "routing": "latency", "allowedCidrs": ["10.0.0.0/8"]},
+            ["routing latency needs", "0.0.0.0/0"],
+        ),
         ("edge", {**HOST, "regionHost": "api.example.com"}, ["regionHost is host"]),
         ("monitoring", {"logDays": 42}, ["monitoring.logDays is 42"]),
         ("monitoring", {"logDays": 0}, ["monitoring.logDays is 0"]),
