@@ -1,4 +1,4 @@
-"""What a region keeps: weights, the KV tier, backups, access logs, and the shared store; one key encrypts them."""
+"""What a region keeps: weights, the KV tier, backups, access logs, and the shared store; its key encrypts them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_aws import fsx, kms
+from pulumi_aws import fsx
 
 from infra.aws.buckets import Bucket, BucketArgs
-from infra.aws.permissions.statement import ANY, Place, Statement, document
+from infra.aws.permissions.statement import Place, Statement
 from infra.aws.valkey import Valkey, ValkeyArgs
 from infra.config.aws.storage import Storage as StorageConfig
 
@@ -18,18 +18,16 @@ LOGS = "access-logs"
 # Balancer": regions since 2022, and all of them with the same principal from then on).
 BALANCERS, SERVER_LOGS = "logdelivery.elasticloadbalancing.amazonaws.com", "logging.s3.amazonaws.com"
 
-ALARMS = ["cloudwatch.amazonaws.com", "budgets.amazonaws.com", "events.amazonaws.com"]  # who publishes to SNS
-LUSTRE_ROLE = "s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access"
-USES = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKey", "kms:DescribeKey"]
-
 
 @dataclass(frozen=True)
 class StorageArgs:
-    """`prefix` begins the buckets' names; `subnets` and `security_groups` (ids) are for what lies in the network."""
+    """`prefix` begins the buckets' names; `key` is an ARN. `subnets` and `security_groups`, ids, are for what lies in
+    the network."""
 
     config: StorageConfig
     place: Place
     prefix: pulumi.Input[str]
+    key: pulumi.Input[str]
     subnets: pulumi.Input[Sequence[pulumi.Input[str]]]
     security_groups: pulumi.Input[Sequence[pulumi.Input[str]]]
     log_days: int
@@ -38,7 +36,6 @@ class StorageArgs:
 class Storage(pulumi.ComponentResource):
     """`buckets` by what they hold: weights, kv, backups, access-logs."""
 
-    key: pulumi.Output[str]
     buckets: Mapping[str, Bucket]
     valkey: Valkey
     lustre: fsx.LustreFileSystem | None = None
@@ -46,31 +43,16 @@ class Storage(pulumi.ComponentResource):
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("diphase:aws:Storage", name, None, opts)
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
-        self.key = self._key()
         logs = self._bucket(LOGS, args.config.log_days, statements=_deliveries(args.place), encrypted=False)
         kept = {"weights": None, "kv": args.config.kv_days, "backups": args.config.backup_days}
         made = {what: self._bucket(what, days, logs.name) for what, days in kept.items()}
         self.buckets = {**made, LOGS: logs}
         config = args.config
-        store = ValkeyArgs(config.valkey, args.subnets, args.security_groups, self.key, args.log_days, config.protect)
+        store = ValkeyArgs(config.valkey, args.subnets, args.security_groups, args.key, args.log_days, config.protect)
         self.valkey = Valkey(f"{name}-valkey", store, self._child)
         if config.lustre:
             self.lustre = self._lustre()
-        self.register_outputs(
-            {"key": self.key, "buckets": {what: bucket.name for what, bucket in self.buckets.items()}}
-        )
-
-    def _key(self) -> pulumi.Output[str]:
-        key = kms.Key(
-            self._name,
-            description="what the region keeps, and its logs",
-            enable_key_rotation=True,
-            deletion_window_in_days=self._args.config.kms_deletion_days,
-            policy=document(_key_policy(self._args.place, self._args.config.lustre is not None)),
-            opts=pulumi.ResourceOptions(parent=self, protect=self._args.config.protect),
-        )
-        kms.Alias(self._name, name=f"alias/diphase/{pulumi.get_stack()}", target_key_id=key.key_id, opts=self._child)
-        return key.arn
+        self.register_outputs({"buckets": {what: bucket.name for what, bucket in self.buckets.items()}})
 
     def _bucket(
         self,
@@ -85,7 +67,7 @@ class Storage(pulumi.ComponentResource):
             bucket=pulumi.Output.concat(self._args.prefix, "-", what),
             protect=config.protect,
             noncurrent_days=config.noncurrent_days,
-            key=self.key if encrypted else None,
+            key=self._args.key if encrypted else None,
             expire_days=days,
             logs=logs,
             statements=statements,
@@ -105,7 +87,7 @@ class Storage(pulumi.ComponentResource):
             per_unit_storage_throughput=wanted.throughput,
             subnet_ids=first,
             security_group_ids=self._args.security_groups,
-            kms_key_id=self.key,
+            kms_key_id=self._args.key,
             data_compression_type="LZ4",
             opts=pulumi.ResourceOptions(parent=self, protect=self._args.config.protect),
         )
@@ -130,25 +112,3 @@ def _deliveries(place: Place) -> list[Statement]:
         Statement(sid, ["s3:PutObject"], (), ours, principal={"Service": service})
         for sid, service in (("Buckets", SERVER_LOGS), ("Balancers", BALANCERS))
     ]
-
-
-def _key_policy(place: Place, lustre: bool) -> list[Statement]:
-    """The account decides by IAM who may use the key; beside it, services on behalf of the account."""
-    ours = {"StringEquals": {"aws:SourceAccount": place.account}}
-    found = [
-        Statement("Account", ["kms:*"], principal={"AWS": place.global_arn("iam", "root")}),
-        Statement(
-            "Logs",
-            USES,
-            conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": place.arn("logs", "log-group:*")}},
-            principal={"Service": pulumi.Output.concat("logs.", place.region, ".amazonaws.com")},
-        ),
-        Statement("Alarms", ["kms:Decrypt", "kms:GenerateDataKey"], conditions=ours, principal={"Service": ALARMS}),
-    ]
-    if lustre:
-        # FSx makes this role, whose name ends with the file system's id, so it can't be named beforehand.
-        role = place.global_arn("iam", f"role/aws-service-role/{LUSTRE_ROLE}_*")
-        through = {"kms:ViaService": pulumi.Output.concat("s3.", place.region, ".amazonaws.com")}
-        conditions = {"ArnLike": {"aws:PrincipalArn": role}, "StringEquals": through}
-        found.append(Statement("Lustre", USES, conditions=conditions, principal={"AWS": ANY}))
-    return found

@@ -1,4 +1,4 @@
-"""Buckets, the key and the shared store, as they would be made."""
+"""Buckets and the shared store, as they would be made."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tests.infra.aws.terraform import Provider
 PLACE = Place("aws", REGION, ACCOUNT)
 BUCKETS = ["weights", "kv", "backups", "access-logs"]
 SUBNETS, GROUPS = ["subnet-0a", "subnet-0b"], ["sg-0a"]
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1"
 TOKEN = "0123456789abcdef" * 4
 
 
 def declared(provider: Provider, **storage: object) -> Graph:
     config = StackConfig.parse({"target": "local", "storage": storage}).storage
-    args = StorageArgs(config, PLACE, "diphase-test", SUBNETS, GROUPS, 90)
+    args = StorageArgs(config, PLACE, "diphase-test", KEY, SUBNETS, GROUPS, 90)
     return record(provider, lambda: Storage("storage", args), {"storage-valkey-token": {"token": TOKEN}})
 
 
@@ -78,7 +79,7 @@ def test_access_logs_are_written_by_this_accounts_services_only(graph: Graph) ->
 
 
 def test_what_holds_data_is_protected_unless_somebody_says_otherwise(provider: Provider, graph: Graph) -> None:
-    kinds = ("s3/bucket:Bucket", "ReplicationGroup", "Key")
+    kinds = ("s3/bucket:Bucket", "ReplicationGroup")
     assert all(one.protect for kind in kinds for one in graph.of(kind))
     loose = declared(provider, protect=False, lustre={})
     assert not any(one.protect for one in loose.resources)
@@ -96,18 +97,6 @@ def test_the_shared_store_has_tls_a_token_and_a_second_zone(graph: Graph) -> Non
 def test_a_single_node_has_nobody_to_fail_over_to(provider: Provider) -> None:
     store = declared(provider, valkey={"replicas": 0}).one("ReplicationGroup").inputs
     assert store["multiAzEnabled"] is store["automaticFailoverEnabled"] is False
-
-
-def test_the_key_rotates_and_serves_the_account_only(graph: Graph, provider: Provider) -> None:
-    key = graph.one("Key").inputs
-    assert key["enableKeyRotation"] is True
-    statements = {one["Sid"]: one for one in json.loads(key["policy"])["Statement"]}
-    assert statements["Account"]["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-    assert "Lustre" not in statements
-    lustre = declared(provider, lustre={}).one("Key").inputs["policy"]
-    condition = next(one for one in json.loads(lustre)["Statement"] if one["Sid"] == "Lustre")["Condition"]
-    assert condition["StringEquals"] == {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
-    assert condition["ArnLike"]["aws:PrincipalArn"].startswith(f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/")
 
 
 def test_nothing_is_put_into_a_bucket_before_it_is_closed(graph: Graph) -> None:
