@@ -101,8 +101,8 @@ def every() -> Iterator[tuple[str, Plan]]:
             key.removeprefix(f"{NAMESPACE}:"): value
             for key, value in yaml.safe_load(file.read_text())["config"].items()
         }
-        if values["target"] != "local":
-            config = StackConfig.parse(values)
+        config = StackConfig.parse(values)
+        if config.target != "local" and config.serves:
             name = file.name.split(".")[1]
             yield file.name, Plan(config, Names.of(name, config.kubernetes.namespace), "api-keys-0")
 
