@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.infra.aws.terraform import Field, Fields
+from tests.infra.aws.values import UNKNOWN, Field, Fields
 
 MODULES = {"lb": "lb", "amp": "prometheus", "fsx": "fsx"}
 TYPES = {
@@ -62,12 +62,17 @@ def arguments(kind: str, fields: Fields, inputs: Mapping[str, Any], path: str = 
     for name, value in inputs.items():
         if value is None:
             continue
-        own = PROPERTIES.get((kind, name)) if not path else None
-        key = own or next((candidate for candidate in _candidates(name) if candidate in fields), None)
+        key = argument(kind, fields, name, top=not path)
         if key is None:
             raise Unmapped(f"{kind}.{path}{name} is no argument; there are {', '.join(sorted(fields))}")
         found[key] = _value(kind, fields[key].type, value, f"{path}{name}.")
     return found
+
+
+def argument(kind: str, fields: Fields, name: str, *, top: bool) -> str | None:
+    """What Terraform calls a property of Pulumi's; None where it has no such argument."""
+    own = PROPERTIES.get((kind, name)) if top else None
+    return own or next((candidate for candidate in _candidates(name) if candidate in fields), None)
 
 
 def _candidates(name: str) -> Iterator[str]:
@@ -81,6 +86,8 @@ def _candidates(name: str) -> Iterator[str]:
 
 
 def _value(kind: str, what: Any, value: Any, path: str) -> Any:
+    if value is UNKNOWN:
+        return value
     if isinstance(what, dict):
         return arguments(kind, what, value, path)
     if isinstance(what, tuple) and what[0] in ("list", "set"):

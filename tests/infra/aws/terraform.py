@@ -6,19 +6,20 @@ reflection, so no description of that is kept here.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import grpc
 import msgpack
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
+
+from tests.infra.aws.reflection import reflected
+from tests.infra.aws.values import Fields, encode, fields_of
 
 # Of go-plugin's handshake: it keeps people from starting the binary by hand (terraform-plugin-go, tfprotov5/tf5server).
 COOKIE = "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2"
@@ -48,80 +49,25 @@ def _folders(top: Path) -> list[Path]:
         return []
 
 
-@dataclass(frozen=True)
-class Field:
-    """An argument or a block: `type` is string, number, bool, dynamic, a pair of kind and type, or a mapping."""
-
-    type: Any
-    required: bool = False
-    optional: bool = True
-    computed: bool = False
-    block: str | None = None
-    most: int = 0
-
-
-Fields = dict[str, Field]
-NESTING = {1: "single", 5: "single", 2: "list", 3: "set", 4: "map"}
-
-
-def fields_of(block: Any) -> Fields:
-    """A block of the provider's schema."""
-    found = {}
-    for one in block.attributes:
-        found[one.name] = Field(_type(json.loads(one.type)), one.required, one.optional, one.computed)
-    for one in block.block_types:
-        kind, inner = NESTING[one.nesting], fields_of(one.block)
-        found[one.type_name] = Field(
-            inner if kind == "single" else (kind, inner), one.min_items > 0, True, False, kind, one.max_items
-        )
-    return found
-
-
-def _type(said: Any) -> Any:
-    if isinstance(said, str):
-        return said
-    if said[0] == "object":
-        return {name: Field(_type(inner)) for name, inner in said[1].items()}
-    return (said[0], _type(said[1]))
-
-
-def encode(kind: Any, value: Any, block: str | None = None) -> Any:
-    """A value as the provider reads it: every field present, what is absent null, blocks that are absent empty."""
-    if isinstance(kind, dict):
-        return None if value is None else {n: encode(f.type, value.get(n), f.block) for n, f in kind.items()}
-    if value is None:
-        return [] if block in ("list", "set") else None
-    if kind == "string":
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    if kind == "number":
-        return int(value) if float(value).is_integer() else float(value)
-    if kind == "bool":
-        return {"true": True, "false": False}[str(value).lower()]
-    if kind == "dynamic":
-        return [b'"string"', str(value)]
-    if kind[0] == "map":
-        return {name: encode(kind[1], inner) for name, inner in value.items()}
-    return [encode(kind[1], inner) for inner in (value if isinstance(value, list) else [value])]
-
-
 class Provider:
-    """The running provider."""
+    """The running provider; `environ` is added to the little that it is given of this process's."""
 
-    def __init__(self, binary: Path) -> None:
-        environ = {
+    def __init__(self, binary: Path, environ: Mapping[str, str] | None = None) -> None:
+        given = {
             "TF_PLUGIN_MAGIC_COOKIE": COOKIE,
             "PLUGIN_PROTOCOL_VERSIONS": "5",
             "PATH": os.environ.get("PATH", ""),
             "AWS_EC2_METADATA_DISABLED": "true",
             "TF_LOG": "OFF",
+            **(environ or {}),
         }
         self._process = subprocess.Popen(
-            [str(binary)], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [str(binary)], env=given, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         assert self._process.stdout is not None
         network, address = self._process.stdout.readline().decode().strip().split("|")[2:4]
         self._channel = grpc.insecure_channel(f"unix:{address}" if network == "unix" else address, options=SIZE)
-        self._pool = _reflected(self._channel, SERVICE)
+        self._pool = reflected(self._channel, SERVICE)
 
     def call(self, method: str, **arguments: Any) -> Any:
         """One call of the protocol."""
@@ -159,48 +105,3 @@ class Provider:
         self._process.wait(10)
         assert self._process.stdout is not None
         self._process.stdout.close()
-
-
-def _reflected(channel: grpc.Channel, symbol: str) -> descriptor_pool.DescriptorPool:
-    """What a server says of itself (grpc.reflection.v1alpha): the files that describe a symbol."""
-    # ServerReflectionRequest.file_containing_symbol is field 4, a string.
-    request = bytes([4 << 3 | 2, len(symbol)]) + symbol.encode()
-    ask = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
-    answer = next(iter(ask(iter([request]))))
-    pool = descriptor_pool.DescriptorPool()
-    files = [descriptor_pb2.FileDescriptorProto.FromString(raw) for raw in _bytes_in(_bytes_in(answer, 4)[0], 1)]
-    known = {one.name: one for one in files}
-
-    def add(one: descriptor_pb2.FileDescriptorProto) -> None:
-        for name in one.dependency:
-            if name in known:
-                add(known.pop(name))
-            elif name.startswith("google/protobuf/"):
-                pool.AddSerializedFile(descriptor_pool.Default().FindFileByName(name).serialized_pb)
-        pool.Add(one)
-
-    while known:
-        add(known.pop(next(iter(known))))
-    return pool
-
-
-def _bytes_in(message: bytes, field: int) -> list[bytes]:
-    """The values of a field of bytes in an encoded message; other fields are passed over."""
-    found, at = [], 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        value, at = _varint(message, at)  # a number, or the length of what follows
-        if tag & 7 == 2:
-            if tag >> 3 == field:
-                found.append(message[at : at + value])
-            at += value
-    return found
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
-        if byte < 0x80:
-            return value, at
