@@ -110,9 +110,12 @@ def test_good_bad_rollback_and_good_half_finished_rollback(checkout: Checkout) -
         stderr=subprocess.DEVNULL,
         process_group=0,
     )
-    wait_until("some roles are changed", lambda: checkout.pids()["kv-0"] not in (0, before))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=60)
+    try:
+        # Between its old program and its new one supervisord knows none of that name.
+        wait_until("some roles are changed", lambda: checkout.pids().get("kv-0", 0) not in (0, before))
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=60)
     assert homes(checkout) == {checkout.project / ".venv", checkout.releases[0] / ".venv"}
 
     held = checkout.run("rollback", "--yes", check=False)
