@@ -23,6 +23,11 @@ PROPERTIES = {
     ("aws_cloudwatch_metric_alarm", "name"): "alarm_name",
     ("aws_cloudwatch_dashboard", "dashboardName"): "dashboard_name",
 }
+# Arguments that the provider found on machines (5.100) is too old for → the documentation that says they exist.
+NEWER = {
+    ("aws_eks_cluster", "deletionProtection"): "Amazon EKS User Guide, Protect EKS clusters from accidental deletion; "
+    "Terraform AWS provider 6, aws_eks_cluster, deletion_protection",
+}
 AUTOMATIC = frozenset({"name", "replication_group_id"})
 IDS = {"LustreFileSystem": "fs"}
 
@@ -63,6 +68,8 @@ def arguments(kind: str, fields: Fields, inputs: Mapping[str, Any], path: str = 
         if value is None:
             continue
         key = argument(kind, fields, name, top=not path)
+        if key is None and not path and (kind, name) in NEWER:
+            continue
         if key is None:
             raise Unmapped(f"{kind}.{path}{name} is no argument; there are {', '.join(sorted(fields))}")
         found[key] = _value(kind, fields[key].type, value, f"{path}{name}.")
