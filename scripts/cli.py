@@ -20,6 +20,7 @@ COMMANDS = (
     "images",
     "cancel",
     "capacity",
+    "cost",
 )
 
 
