@@ -27,9 +27,11 @@ PROPERTIES = {
 NEWER = {
     ("aws_eks_cluster", "deletionProtection"): "Amazon EKS User Guide, Protect EKS clusters from accidental deletion; "
     "Terraform AWS provider 6, aws_eks_cluster, deletion_protection",
+    ("aws_eks_node_group", "updateConfig.updateStrategy"): "Amazon EKS API Reference, NodegroupUpdateConfig; "
+    "Terraform AWS provider 6, aws_eks_node_group, update_config.update_strategy",
 }
 AUTOMATIC = frozenset({"name", "replication_group_id"})
-IDS = {"LustreFileSystem": "fs"}
+IDS = {"LustreFileSystem": "fs", "LaunchTemplate": "lt"}
 
 
 class Unmapped(Exception):
@@ -68,7 +70,7 @@ def arguments(kind: str, fields: Fields, inputs: Mapping[str, Any], path: str = 
         if value is None:
             continue
         key = argument(kind, fields, name, top=not path)
-        if key is None and not path and (kind, name) in NEWER:
+        if key is None and (kind, f"{path}{name}") in NEWER:
             continue
         if key is None:
             raise Unmapped(f"{kind}.{path}{name} is no argument; there are {', '.join(sorted(fields))}")
