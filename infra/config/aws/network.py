@@ -21,6 +21,8 @@ def _block(text: str) -> str:
         raise ValueError(f"{text!r} is no block such as 10.0.0.0/16: {wrong}") from None
     if not isinstance(found, ipaddress.IPv4Network):
         raise ValueError(f"{text!r} is IPv6; take a block of IPv4 such as 10.0.0.0/16")
+    if "/" not in text:
+        raise ValueError(f"{text!r} has no length; write {text}/32 for one address, or a block such as 10.0.0.0/16")
     return text
 
 

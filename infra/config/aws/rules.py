@@ -27,6 +27,8 @@ def faults(config: StackConfig) -> Iterator[str]:
             "cluster.admins is missing; nobody could use the cluster, this program included: list the IAM role that "
             "deploys, or set region.deployRole"
         )
+    if config.region.name in config.registry.replicate_to:
+        yield f"registry.replicateTo has {config.region.name}, where the images are already: leave it out"
     if config.region.deploy_role and config.region.deploy_role in config.cluster.readers:
         yield "cluster.readers has region.deployRole, which does everything: leave it out"
 
