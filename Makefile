@@ -9,7 +9,7 @@ SHARED := -p tests.skips -p tests.sharing --numprocesses $(TESTERS)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test test-kubernetes check bench lock set-up
+.PHONY: help up down test test-aws test-kubernetes check bench lock set-up
 
 help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ check: set-up ## format, lint and types; fast
 test: check ## everything but images and the cluster, with the real Pulumi CLI and the real model
 	$(BIN)/python -m pytest $(SHARED) --ignore tests/kubernetes --ignore tests/images
 	@echo "images and the tests on a real Kubernetes node are run by: make test-kubernetes"
+
+test-aws: set-up ## the aws target: the real Pulumi CLI, Terraform's AWS provider, moto
+	$(BIN)/python -m pytest -p tests.skips tests/aws
 
 test-kubernetes: set-up ## images, and what runs on a real cluster, as root; the first time builds one
 	$(BIN)/python -m pytest -p tests.skips tests/images tests/kubernetes

@@ -118,7 +118,9 @@ def made_up_id(token: str, name: str) -> str:
 
 def made_up(kind: str, fields: Fields, name: str) -> dict[str, Any]:
     """Outputs of a resource that was never made: what AWS would compute, in the shape that others check for."""
-    found = {camel(key): text for key, one in fields.items() if (text := _made_up(kind, key, one, name)) is not None}
+    found = {
+        camel(key): text for key, one in fields.items() if (text := made_up_text(kind, key, one, name)) is not None
+    }
     return found | {
         camel(key) + ("" if key.endswith("s") else "s"): [made_up(kind, one.type[1], name)]
         for key, one in fields.items()
@@ -126,7 +128,7 @@ def made_up(kind: str, fields: Fields, name: str) -> dict[str, Any]:
     }
 
 
-def _made_up(kind: str, key: str, field: Field, name: str) -> str | None:
+def made_up_text(kind: str, key: str, field: Field, name: str) -> str | None:
     if field.type != "string" or not field.computed or key == "id":
         return None
     service = {"aws_lb": "elasticloadbalancing"}.get(kind, kind.split("_")[1])

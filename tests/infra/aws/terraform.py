@@ -25,6 +25,7 @@ from tests.infra.aws.values import Fields, encode, fields_of
 COOKIE = "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2"
 SERVICE = "tfplugin5.Provider"
 SIZE = [("grpc.max_receive_message_length", 256 << 20), ("grpc.max_send_message_length", 256 << 20)]
+CALL_SECONDS = 900.0  # making something may take as long as AWS does
 ERROR = 1  # Diagnostic.Severity
 VIRTUAL = frozenset({"proc", "sys", "dev", "run", "tmp"})
 NOT_FOUND = "Terraform's AWS provider is not on this machine"
@@ -68,6 +69,7 @@ class Provider:
         network, address = self._process.stdout.readline().decode().strip().split("|")[2:4]
         self._channel = grpc.insecure_channel(f"unix:{address}" if network == "unix" else address, options=SIZE)
         self._pool = reflected(self._channel, SERVICE)
+        self._fields: dict[str, Fields] = {}
 
     def call(self, method: str, **arguments: Any) -> Any:
         """One call of the protocol."""
@@ -79,25 +81,30 @@ class Provider:
             request_serializer=lambda r: r.SerializeToString(),
             response_deserializer=answer.FromString,
         )
-        return ask(request(**arguments))
+        return ask(request(**arguments), timeout=CALL_SECONDS)
 
     @cached_property
+    def schema(self) -> Any:
+        """Of the provider's own settings, of its types of resources and of data sources."""
+        return self.call("GetSchema")
+
+    @property
     def schemas(self) -> Mapping[str, Any]:
         """The blocks of every type of resource."""
-        return self.call("GetSchema").resource_schemas
+        schemas: Mapping[str, Any] = self.schema.resource_schemas
+        return schemas
 
     def fields(self, kind: str) -> Fields:
         """The arguments and blocks of a type of resource, such as aws_s3_bucket."""
-        return fields_of(self.schemas[kind].block)
+        if kind not in self._fields:
+            self._fields[kind] = fields_of(self.schemas[kind].block)
+        return self._fields[kind]
 
     def faults(self, kind: str, arguments: Mapping[str, Any]) -> Iterator[str]:
         """What the provider has against the arguments of a resource."""
         packed = {"msgpack": msgpack.packb(encode(self.fields(kind), arguments))}
         answer = self.call("ValidateResourceTypeConfig", type_name=kind, config=packed)
-        for one in answer.diagnostics:
-            if one.severity == ERROR:
-                path = ".".join(str(getattr(step, step.WhichOneof("selector"))) for step in one.attribute.steps)
-                yield f"{kind}.{path}: {one.summary}: {one.detail}"
+        yield from (f"{kind}.{fault}" for fault in errors(answer))
 
     def stop(self) -> None:
         self._channel.close()
@@ -105,3 +112,11 @@ class Provider:
         self._process.wait(10)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+def errors(answer: Any) -> Iterator[str]:
+    """The errors in an answer, each with the path of what it is about."""
+    for one in answer.diagnostics:
+        if one.severity == ERROR:
+            path = ".".join(str(getattr(step, step.WhichOneof("selector"))) for step in one.attribute.steps)
+            yield f"{path}: {one.summary}: {one.detail}"
