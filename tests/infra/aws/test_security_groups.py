@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.infra.aws.recorder import Graph
 from tests.infra.aws.terraform import Provider
 from tests.infra.aws.test_network import CLUSTER, declared
 
-Rule = tuple[str, str, str, Any, Any]
+Rule = tuple[str, str, str, int | None, int | None]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,8 @@ def rules(graph: Graph, way: str) -> Iterator[Rule]:
             "10.0.0.0/16": "network",
         }.get(inputs.get("cidrIpv4"), inputs.get("prefixListId", ""))
         source, target = (other, own) if way == "Ingress" else (own, other)
-        yield source, target, inputs["ipProtocol"], inputs.get("fromPort"), inputs.get("toPort")
+        first, last = (None if (port := inputs.get(key)) is None else int(port) for key in ("fromPort", "toPort"))
+        yield source, target, inputs["ipProtocol"], first, last
 
 
 def group(identity: str | None) -> str:
