@@ -10,6 +10,7 @@ from typing import Any
 
 import pulumi
 
+from infra.aws.permissions import disks
 from infra.aws.permissions.statement import Conditions, Place, Statement
 
 READS = (
@@ -27,21 +28,20 @@ READS = (
     "pricing:GetProducts",
 )
 QUEUE = ("sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage")
-PROFILES = (
-    "iam:AddRoleToInstanceProfile",
-    "iam:CreateInstanceProfile",
-    "iam:DeleteInstanceProfile",
-    "iam:RemoveRoleFromInstanceProfile",
-    "iam:TagInstanceProfile",
-)
+PROFILES = ("iam:AddRoleToInstanceProfile", "iam:DeleteInstanceProfile", "iam:RemoveRoleFromInstanceProfile")
 STARTED = ("fleet/*", "instance/*", "volume/*", "network-interface/*", "launch-template/*", "spot-instances-request/*")
 NODE_POOL = "karpenter.sh/nodepool"
 
 
 def statements(
-    place: Place, cluster: pulumi.Input[str], node_role: pulumi.Input[str], queue: pulumi.Input[str]
+    place: Place,
+    cluster: pulumi.Input[str],
+    node_role: pulumi.Input[str],
+    queue: pulumi.Input[str],
+    key: pulumi.Input[str],
 ) -> Iterator[Statement]:
-    """Its statements; `node_role` and `queue` are ARNs, of the nodes' role and of the queue of interruptions."""
+    """Its statements; `node_role`, `queue` and `key` are ARNs, of the nodes' role, of the queue of interruptions and of
+    the disks' key."""
     owned, requested = _owned(cluster, "Resource"), _owned(cluster, "Request")
     anyhow: Mapping[str, str] = {f"aws:ResourceTag/{NODE_POOL}": "*"}
     used = ("security-group/*", "subnet/*", "capacity-reservation/*", "placement-group/*")
@@ -67,11 +67,17 @@ def statements(
     passed = {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com"]}}
     yield Statement("NodeRole", ["iam:PassRole"], [node_role], passed)
     profiles = [place.global_arn("iam", "instance-profile/*")]
+    # A new one has no tags yet: it is held to those that it is to have.
+    yield Statement("NewProfile", ["iam:CreateInstanceProfile"], profiles, {"StringEquals": requested})
+    both = pulumi.Output.all(owned, requested).apply(lambda tags: {**tags[0], **tags[1]})
+    yield Statement("TagProfile", ["iam:TagInstanceProfile"], profiles, {"StringEquals": both})
     yield Statement("Profiles", PROFILES, profiles, {"StringEquals": owned})
     yield Statement("ReadProfiles", ["iam:GetInstanceProfile"], profiles)
+    yield Statement("ListProfiles", ["iam:ListInstanceProfiles"])
     yield Statement("Cluster", ["eks:DescribeCluster"], [place.arn("eks", pulumi.Output.concat("cluster/", cluster))])
     images_of = place.public_arn("ssm", "parameter/aws/service/*")
-    yield Statement("NewestImages", ["ssm:GetParameter"], [images_of])
+    yield Statement("PinnedImages", ["ssm:GetParameter"], [images_of])
+    yield from disks.encrypted(key, place)
 
 
 def _owned(cluster: pulumi.Input[str], where: str) -> pulumi.Output[Mapping[str, Any]]:

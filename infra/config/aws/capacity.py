@@ -98,6 +98,8 @@ class GpuPool(Pool):
                 f"reservationId is set but purchase is {self.purchase}, so that the reservation would idle: set "
                 "purchase to reservation or block, or leave it out"
             )
+        if self.min and self.provisioner == "karpenter":
+            yield f"min ({self.min}) needs provisioner nodeGroup: Karpenter makes nodes for pods that wait"
         if self.placement_group and self.zone is None:
             yield "placementGroup needs zone: instances of several zones can't lie close together"
         if self.placement_group and self.provisioner == "karpenter":

@@ -16,8 +16,8 @@ GROUPS = {name: f"sg-0{place}" for place, name in enumerate(("cluster", "nodes",
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/nodes"
 TAGS = {"diphase:stack": "test", "diphase:environment": "test"}
-RESERVED = {"purchase": "reservation", "reservationId": "cr-0123456789abcdef0", "zone": f"{REGION}a"}
-BLOCK = {**RESERVED, "purchase": "block"}
+RESERVED: Mapping[str, Any] = {"purchase": "reservation", "reservationId": "cr-0123456789abcdef0", "zone": f"{REGION}a"}
+BLOCK: Mapping[str, Any] = {**RESERVED, "purchase": "block"}
 
 
 def capacity(changes: Mapping[str, Any] | None = None) -> Capacity:
@@ -25,6 +25,6 @@ def capacity(changes: Mapping[str, Any] | None = None) -> Capacity:
     return config({f"capacity.{path}": value for path, value in (changes or {}).items()}).capacity
 
 
-def pool(instance_type: str = "p5.48xlarge", **more: object) -> dict[str, object]:
+def pool(instance_type: str = "p5.48xlarge", **more: Any) -> dict[str, object]:
     """A pool in a zone."""
     return {"instanceType": instance_type, "zone": f"{REGION}a", **more}

@@ -27,7 +27,7 @@ def workloads() -> dict[str, Workload]:
         "prefill-worker": Workload("diphase", "prefill-worker", [*weights, *kv]),
         "kv": Workload("diphase", "kv", kv),
         "load-balancer": Workload("kube-system", "lbc", list(load_balancer.statements(PLACE, "c", vpc))),
-        "karpenter": Workload("kube-system", "karpenter", list(karpenter.statements(PLACE, "c", role, queue))),
+        "karpenter": Workload("kube-system", "karpenter", list(karpenter.statements(PLACE, "c", role, queue, KEY))),
         "external-dns": Workload("external-dns", "external-dns", list(observers.dns("arn:aws:route53:::hostedzone/Z"))),
         "prometheus": Workload(
             "monitoring", "prometheus", list(observers.remote_write(PLACE.arn("aps", "workspace/w")))

@@ -24,8 +24,8 @@ def declared(provider: Provider, wanted: SystemPool | GpuPool, group: str | None
     return record(provider, lambda: launch_template(args, pulumi.ResourceOptions()))
 
 
-def template(provider: Provider, **prefill: object) -> dict[str, Any]:
-    found = capacity({"prefill": pool(**prefill)}).prefill  # type: ignore[arg-type]
+def template(provider: Provider, **prefill: Any) -> dict[str, Any]:
+    found = capacity({"prefill": pool(**prefill)}).prefill
     assert found is not None
     graph = declared(provider, found)
     assert list(graph.faults(provider)) == []

@@ -12,6 +12,10 @@ LINT = MODULES / "lint"
 CRDS = MODULES / "crds"
 # Module → the files in it with the CustomResourceDefinitions of what a stack may use.
 DEFINITIONS: Mapping[str, Sequence[str]] = {
+    "github.com/aws/karpenter-provider-aws": (
+        "pkg/apis/crds/karpenter.k8s.aws_ec2nodeclasses.yaml",
+        "pkg/apis/crds/karpenter.sh_nodepools.yaml",
+    ),
     "github.com/cert-manager/cert-manager": ("deploy/crds/cert-manager.io_certificates.yaml",),
     "github.com/kedacore/keda/v2": ("config/crd/bases/keda.sh_scaledobjects.yaml",),
     "sigs.k8s.io/gateway-api": (
