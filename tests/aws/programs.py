@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pulumi
 
+from infra.aws.cluster import Cluster as EksCluster
+from infra.aws.cluster import ClusterArgs
 from infra.aws.encryption import Encryption, EncryptionArgs
+from infra.aws.network import Network, NetworkArgs
+from infra.aws.node_groups import NodePools, NodePoolsArgs
 from infra.aws.permissions.statement import Place
-from infra.aws.provider import aws_provider
+from infra.aws.provider import aws_provider, tags
+from infra.aws.registry import Registry, RegistryArgs
 from infra.aws.storage import Storage, StorageArgs
 from infra.config import StackConfig
 from infra.kubernetes.access import Access
@@ -29,6 +34,50 @@ def what_is_kept(_project: Path) -> None:
     key = Encryption("region", EncryptionArgs(place, kept.kms_deletion_days, kept.protect), options).key
     prefix = f"diphase-{stack}-{region.account}"
     Storage("region", StorageArgs(kept, place, prefix, key, SUBNETS, GROUPS, kept.log_days), options)
+
+
+def foundation(_project: Path) -> None:
+    """What a region stands on: network, cluster, nodes, images, and what it keeps."""
+    config, stack = StackConfig.load(), pulumi.get_stack()
+    region, kept, days, name = (
+        config.region,
+        config.storage,
+        config.monitoring.log_days,
+        f"diphase-{pulumi.get_stack()}",
+    )
+    assert region.name is not None
+    assert region.account is not None
+    place = Place("aws", region.name, region.account)
+    options = pulumi.ResourceOptions(providers=[aws_provider("aws", config, stack)])
+    lustre = kept.lustre is not None
+    key = Encryption("region", EncryptionArgs(place, kept.kms_deletion_days, kept.protect, lustre), options).key
+    network = Network("region", NetworkArgs(config.network, place, name, key, days, lustre), options)
+    subnets, groups = network.subnets, network.groups
+    prefix = kept.prefix or f"{name}-{region.account}"
+    stores = StorageArgs(kept, place, prefix, key, list(subnets["private"].values()), [groups["store"]], kept.log_days)
+    Storage("region", stores, options)
+    Registry("region", RegistryArgs(config.registry, place, f"diphase/{stack}", key, kept.protect), options)
+    asked = ClusterArgs(
+        config=config.cluster,
+        place=place,
+        name=name,
+        key=key,
+        log_days=days,
+        deploy_role=region.deploy_role,
+        subnets=subnets["cluster"],
+        pod_subnets=subnets["pods"],
+        control_plane_group=groups["cluster"],
+        node_group=groups["nodes"],
+        protect=kept.protect,
+    )
+    cluster = EksCluster("region", asked, options)
+    ready = [*network.ready, *cluster.ready]
+    role, carried = cluster.node_role, tags(config, stack)
+    NodePools(
+        "region",
+        NodePoolsArgs(config.capacity, cluster.name, role, subnets["private"], groups, key, carried, ready),
+        options,
+    )
 
 
 def objects(_project: Path) -> None:

@@ -56,25 +56,25 @@ class Accounts:
     def _core(self, key: str, settings: Mapping[str, Any]) -> Core:
         if key in self._cores:
             return self._cores[key]
-        if not self._free.wait_for(lambda: key in self._cores or self._spare() is not None, WAIT_SECONDS):
+        if not self._free.wait_for(lambda: key in self._cores or self._has_room, WAIT_SECONDS):
             raise TimeoutError(f"{MOST} providers are all in use for {WAIT_SECONDS:.0f} s")
         if key not in self._cores:
             core = self._spare()
-            assert core is not None
             core.configure(self._ours(settings))
             self._cores[key] = core
         return self._cores[key]
 
-    def _spare(self) -> Core | None:
+    @property
+    def _has_room(self) -> bool:
+        return len(self._cores) < MOST or not all(self._users.get(key) for key in self._cores)
+
+    def _spare(self) -> Core:
         """A provider to configure: the first, another, or the one that was used longest ago, no longer its old self."""
         if not self._cores:
             return self.any
         if len(self._cores) < MOST:
             return self._new()
-        for key in self._cores:
-            if not self._users.get(key):
-                return self._cores.pop(key)
-        return None
+        return self._cores.pop(next(key for key in self._cores if not self._users.get(key)))
 
     def _new(self) -> Core:
         provider = Provider(self._binary, ENVIRON)
