@@ -22,6 +22,7 @@ from infra.__main__ import main
 from infra.paths import PathError, cache_dir, project_dir
 from scripts import pulumi_cli, targets
 from scripts.faults import OperationFailed, holders_in, holders_named, locked, sentence, sentences
+from scripts.policies import packs
 from scripts.progress import Progress
 
 PROJECT = "diphase"
@@ -46,6 +47,7 @@ class Engine:
         self._program = program
         self.config_file = config_file or self.project / "stacks" / f"Pulumi.{stack}.yaml"
         self._read_instead = {"config_file": str(config_file)} if config_file else {}
+        self._packs = packs(self.config_file)
         self._cli = _cli()
         self._environ = {
             "PULUMI_HOME": str(self.cache / "pulumi-home"),
@@ -87,7 +89,10 @@ class Engine:
         `begun` is called beside it, once the operation holds the stack.
         """
         if operation in ("up", "preview"):
-            options |= self._read_instead
+            options |= {**self._read_instead, "policy_packs": self._packs}
+        if operation == "up" and self._packs:
+            # A rule that looks at several resources is asked when all are declared: in an `up`, when all are made.
+            self.run("preview", f"stack {self.name}: rules")
         stack = self._stack
         method: Callable[..., Any] = getattr(stack, operation)
         progress = Progress(title, planned=operation == "preview", begun=begun)

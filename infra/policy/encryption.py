@@ -82,7 +82,9 @@ def _disks(one: Resource, _all: Sequence[Resource]) -> Iterator[str]:
 RULES = (
     Rule("encrypted-with-the-regions-key", "what is kept has the region's key", frozenset(KEYS), _has_key),
     Rule("queue-encrypted", "queues are encrypted", frozenset({"aws:sqs/queue:Queue"}), _queue),
-    Rule("bucket-complete", "buckets are encrypted and closed", frozenset({"aws:s3/bucket:Bucket"}), _bucket),
+    Rule(
+        "bucket-complete", "buckets are encrypted and closed", frozenset({"aws:s3/bucket:Bucket"}), _bucket, whole=True
+    ),
     Rule(
         "bucket-closed",
         "buckets are never public",

@@ -80,7 +80,7 @@ def _immutable(one: Resource, _all: Sequence[Resource]) -> Iterator[str]:
 RULES = (
     Rule("logs-end", "every log group has a retention", frozenset({"aws:cloudwatch/logGroup:LogGroup"}), _retention),
     Rule("tagged", "everything has the stack's tags", frozenset({PROVIDER}), _tags),
-    Rule("stores-protected", "what holds data is protected", STORES, _protected),
+    Rule("stores-protected", "what holds data is protected", STORES, _protected, whole=True),
     Rule("standard-support", "EKS stays in standard support", frozenset({"aws:eks/cluster:Cluster"}), _support),
     Rule("access-entries", "entries alone let in", frozenset({"aws:eks/cluster:Cluster"}), _access),
     Rule("immutable-tags", "tags of images never move", frozenset({"aws:ecr/repository:Repository"}), _immutable),

@@ -94,7 +94,15 @@ RULES = (
     Rule("rules-apart", "rules are not inside groups", frozenset({"aws:ec2/securityGroup:SecurityGroup"}), _inline),
     Rule("no-public-subnet", "subnets give no public addresses", frozenset({"aws:ec2/subnet:Subnet"}), _subnet),
     Rule("no-public-node", "no node has a public address", frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}), _node),
-    Rule("private-nodes", "nodes are in private subnets", frozenset({"aws:eks/nodeGroup:NodeGroup"}), _group),
-    Rule("efa-to-itself", "EFA's group refers to itself", frozenset({"aws:ec2/securityGroup:SecurityGroup"}), _efa),
+    Rule(
+        "private-nodes", "nodes are in private subnets", frozenset({"aws:eks/nodeGroup:NodeGroup"}), _group, whole=True
+    ),
+    Rule(
+        "efa-to-itself",
+        "EFA's group refers to itself",
+        frozenset({"aws:ec2/securityGroup:SecurityGroup"}),
+        _efa,
+        whole=True,
+    ),
     Rule("https-only", "balancers listen on 443", frozenset({"kubernetes:networking.k8s.io/v1:Ingress"}), _ingress),
 )

@@ -79,7 +79,7 @@ def _karpenter(one: Resource, _all: Sequence[Resource]) -> Iterator[str]:
 RULES = (
     Rule("imdsv2", "nodes answer IMDSv2 only", frozenset({TEMPLATE}), _metadata),
     Rule("tags-of-nodes", "volumes and interfaces have the stack's tags", frozenset({TEMPLATE}), _tags),
-    Rule("reservation-used", "what is reserved is used, in its zone", frozenset({GROUP}), _reservation),
+    Rule("reservation-used", "what is reserved is used, in its zone", frozenset({GROUP}), _reservation, whole=True),
     Rule("release-pinned", "AMI releases are pinned", frozenset({GROUP}), _release),
     Rule("size-ignored", "the autoscaler decides on sizes", frozenset({GROUP}), _size),
     Rule(

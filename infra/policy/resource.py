@@ -34,12 +34,16 @@ Judge = Callable[[Resource, Sequence[Resource]], Iterator[str]]
 
 @dataclass(frozen=True)
 class Rule:
-    """`judge` yields what is wrong with a resource, given all of them; `types` are those that it looks at."""
+    """`judge` yields what is wrong with a resource, given all of them; `types` are those that it looks at.
+
+    `whole` is whether it needs the others: then it can be asked only when all of them are declared.
+    """
 
     name: str
     says: str
     types: frozenset[str]
     judge: Judge
+    whole: bool = False
 
 
 def at(inputs: Any, *path: str | int) -> Any:
