@@ -89,7 +89,7 @@ class Engine:
         `begun` is called beside it, once the operation holds the stack.
         """
         if operation in ("up", "preview"):
-            options |= {**self._read_instead, "policy_packs": self._packs}
+            options = {"policy_packs": self._packs, **options, **self._read_instead}
         if operation == "up" and self._packs:
             # A rule that looks at several resources is asked when all are declared: in an `up`, when all are made.
             self.run("preview", f"stack {self.name}: rules")
