@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from pulumi.runtime import mocks
 from pulumi.runtime.settings import SETTINGS
 from pulumi.runtime.stack import run_pulumi_func
 
+from scripts.region_docs.declared import loop_of_thread
 from tests.infra.aws import mapping
 from tests.infra.aws.terraform import Provider
 
@@ -101,11 +101,11 @@ class Monitor(mocks.MockMonitor):
         self.graph = Graph()
 
     def Invoke(self, request: Any) -> Any:
-        with _loop_of_thread():
+        with loop_of_thread():
             return super().Invoke(request)
 
     def RegisterResource(self, request: Any) -> Any:
-        with _loop_of_thread():
+        with loop_of_thread():
             answer = super().RegisterResource(request)
         if request.type != "pulumi:pulumi:Stack":
             inputs = pulumi.runtime.rpc.deserialize_properties(request.object)
@@ -122,19 +122,6 @@ class Monitor(mocks.MockMonitor):
             )
             self.graph.resources.append(recorded)
         return answer
-
-
-@contextmanager
-def _loop_of_thread() -> Iterator[None]:
-    """The mock monitor opens an event loop in each thread that asks it, and leaves it open."""
-    yield
-    try:
-        loop = asyncio.get_event_loop()
-    except RuntimeError:  # it had no need of one
-        return
-    if not loop.is_running():
-        loop.close()
-        asyncio.set_event_loop(None)
 
 
 def record(
