@@ -40,13 +40,19 @@ def spec(kind: str, **prefill: Any) -> Any:
     return next(one["spec"] for one in found if one["kind"] == kind)
 
 
-@pytest.fixture(scope="module")
-def graph(provider: Provider) -> Graph:
+def declared(provider: Provider) -> Graph:
+    """Karpenter and its role."""
+
     def program() -> None:
         made = Karpenter("karpenter", args(EVERY["on demand and spot"]))
         Identity("identity", IdentityArgs("c", {"karpenter": made.workload()}, PLACE))
 
     return record(provider, program)
+
+
+@pytest.fixture(scope="module")
+def graph(provider: Provider) -> Graph:
+    return declared(provider)
 
 
 def allowed(graph: Graph) -> dict[str, Any]:

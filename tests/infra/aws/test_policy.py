@@ -17,6 +17,7 @@ from tests.infra.aws import (
     clusters,
     test_edge,
     test_identity,
+    test_karpenter,
     test_network,
     test_node_groups,
     test_registry,
@@ -60,6 +61,7 @@ GRAPHS: dict[str, Callable[[Provider], Graph]] = {
     "cluster": clusters.declared,
     "region": region,
     "nodes of every purchase": lambda provider: test_node_groups.declared(provider, EVERY["reservation and block"]),
+    "karpenter": test_karpenter.declared,
     "identity": lambda provider: record(
         provider, lambda: Identity("identity", IdentityArgs("c", test_identity.workloads(), test_identity.PLACE))
     ),
