@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 
 from infra.aws.identity import Identity, IdentityArgs
+from infra.aws.karpenter import karpenter_objects
 from infra.aws.network import Network, NetworkArgs
 from infra.aws.node_groups import NodePools, NodePoolsArgs
 from infra.aws.provider import aws_provider
@@ -98,3 +99,11 @@ def test_a_node_group_in_a_public_subnet_is_found(provider: Provider) -> None:
     moved = replace(group, dependencies=[*group.dependencies, *public])
     said = {said for rule, one, said in faults([*found, moved]) if rule.name == "private-nodes"}
     assert {one.split(",")[0] for one in said} == {f"has nodes in region-public-{letter}" for letter in "abc"}
+
+
+@pytest.mark.parametrize("changes", test_karpenter.EVERY.values(), ids=list(test_karpenter.EVERY))
+def test_what_karpenter_gets_keeps_the_rules(changes: Mapping[str, object]) -> None:
+    made = list(karpenter_objects(test_karpenter.args(changes)))
+    kinds = [Resource(f"kubernetes:{one['apiVersion']}:{one['kind']}", one["metadata"]["name"], one) for one in made]
+    assert any(one.kind == "EC2NodeClass" for one in kinds)
+    assert [said for _, _, said in faults(kinds)] == []
