@@ -102,7 +102,6 @@ class Network(pulumi.ComponentResource):
                         subnet_id=made.id,
                         cidr_block=subnet.prefixes,
                         reservation_type="prefix",
-                        description="prefixes of pods",
                         opts=self._child,
                     )
                 )

@@ -80,6 +80,18 @@ def foundation(_project: Path) -> None:
     )
 
 
+def network(_project: Path) -> None:
+    """The network of a region that has a Lustre file system."""
+    config, stack = StackConfig.load(), pulumi.get_stack()
+    region = config.region
+    assert region.name is not None
+    assert region.account is not None
+    place = Place("aws", region.name, region.account)
+    options = pulumi.ResourceOptions(providers=[aws_provider("aws", config, stack)])
+    key = Encryption("region", EncryptionArgs(place, config.storage.kms_deletion_days, False), options).key
+    Network("region", NetworkArgs(config.network, place, f"diphase-{stack}", key, 90, lustre=True), options)
+
+
 def objects(_project: Path) -> None:
     """A few of a cluster that is said to be there: a Deployment has the field that the configuration says."""
     config = StackConfig.load()
