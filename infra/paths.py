@@ -43,6 +43,11 @@ def project_dir(environ: Mapping[str, str], start: Path) -> Path:
     raise PathError(f"no Pulumi.yaml in {start} or above it: run this in the checkout, or set DIPHASE_PROJECT to it")
 
 
+def cluster_file(stack: str) -> Path:
+    """The kubeconfig of the cluster that a stack makes, below the project."""
+    return Path(".diphase") / stack / "kubeconfig"
+
+
 class StackPaths(NamedTuple):
     """The files of one local stack: `data` in the checkout, `run` (sockets) in the cache because its path is short."""
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.engine import Engine
-from scripts.faults import OperationFailed
 from scripts.options import stack_option
 from scripts.targets import RoleState
+from scripts.targets.client import gateway_of
 
 PIPED_WIDTH = 160  # columns of the table where there is no terminal
 
@@ -24,9 +24,8 @@ def command(stack: str, as_json: bool) -> None:
     """Show the gateway's address and every role; status 1 where the stack is not up."""
     engine = Engine(stack)
     outputs = engine.outputs()
-    if "gateway" not in outputs:
-        raise OperationFailed(f"stack {stack} is not up: run `diphase up --stack {stack}`")
-    gateway = {"url": outputs["gateway"]["url"], "api_key_file": outputs["gateway"]["apiKeyFile"]}
+    found = gateway_of(stack, outputs)
+    gateway = {"url": found["url"], "api_key_file": found["apiKeyFile"]}
     roles = engine.target.roles(outputs)
     if as_json:
         click.echo(json.dumps({"gateway": gateway, "roles": [_row(role) for role in roles]}))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,12 +38,21 @@ def command(stack: str, config_file: Path | None, message: str) -> None:
     Releases(engine.project, engine.cache).prune()
     outputs = engine.outputs(secrets=True)
     engine.target.keep(outputs)
+    for name, value in _told(stack, outputs).items():
+        click.echo(f"{name:8} {value}")
+
+
+def _told(stack: str, outputs: Mapping[str, Any]) -> dict[str, object]:
+    """What somebody who wants to talk to the stack needs to know."""
+    if "gateway" not in outputs:
+        # Of a region that has no images yet, which its registry holds.
+        region = outputs["region"]
+        here = f"{region['name']} of account {region['account']}, cluster {region['cluster']}"
+        return {"region": here, "registry": region["registry"], "next": f"diphase images push --stack {stack}"}
     gateway = outputs["gateway"]
-    lines = {"gateway": gateway["url"], "key": gateway["apiKeyFile"], "model": gateway["model"]}
-    if gateway.get("caFile"):
-        lines["CA"] = gateway["caFile"]
-    for name, value in lines.items():
-        click.echo(f"{name:8} {_shown(value) if name in ('key', 'CA') else value}")
+    told: dict[str, object] = {"gateway": gateway["url"], "key": _shown(gateway["apiKeyFile"])}
+    told["model"] = gateway["model"]
+    return told | ({"CA": _shown(gateway["caFile"])} if gateway.get("caFile") else {})
 
 
 def _shown(path: str) -> Path:

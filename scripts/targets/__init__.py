@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from infra.config import NAMESPACE
 from scripts.faults import OperationFailed
+from scripts.targets.aws import AwsTarget
 from scripts.targets.kubernetes import KubernetesTarget
 from scripts.targets.local import LocalTarget
 from scripts.targets.target import RoleState, Target
 
 __all__ = ["RoleState", "Target", "of"]
+
+CLUSTERS: Mapping[str, type[KubernetesTarget]] = {"kubernetes": KubernetesTarget, "aws": AwsTarget}
 
 
 def of(stack: str, project: Path, cache: Path, config_file: Path) -> Target:
@@ -28,6 +32,6 @@ def of(stack: str, project: Path, cache: Path, config_file: Path) -> Target:
         raise OperationFailed(f"{config_file} cannot be read: {error}") from None
     prefix = f"{NAMESPACE}:"
     values = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
-    if values.get("target") == "kubernetes":
-        return KubernetesTarget(stack, project, values)
+    if values.get("target") in CLUSTERS:
+        return CLUSTERS[values["target"]](stack, project, values)
     return LocalTarget(stack, project, cache)

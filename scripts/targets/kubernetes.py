@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from infra.config import ConfigError, StackConfig
-from infra.config.kubernetes import Kubernetes
 from infra.kubernetes.names import CLIENT_PORT, PROBE_PORT, ROLE_PORT, Names
 from scripts.faults import OperationFailed
 from scripts.kubectl import Kubectl
@@ -32,18 +31,28 @@ class KubernetesTarget:
         self._selector = f"app.kubernetes.io/instance={stack},app.kubernetes.io/name=diphase"
 
     @functools.cached_property
-    def _config(self) -> Kubernetes:
+    def _config(self) -> StackConfig:
         # Only what asks the cluster needs it: `down` and `cancel` work with a configuration that is wrong by now.
         try:
-            return StackConfig.parse(self._values).kubernetes
+            return StackConfig.parse(self._values)
         except ConfigError as wrong:
             raise OperationFailed(str(wrong)) from None
 
     @functools.cached_property
     def _kubectl(self) -> Kubectl:
-        config = self._config
+        config = self._config.kubernetes
         assert config.context is not None  # infra.config.rules has asked for it
-        return Kubectl(config.kubeconfig, config.context, Names.of(self._stack, config.namespace).namespace)
+        return Kubectl(config.kubeconfig, config.context, self._namespace)
+
+    @property
+    def _namespace(self) -> str:
+        return Names.of(self._stack, self._config.kubernetes.namespace).namespace
+
+    @property
+    def _inside(self) -> bool:
+        """Whether only the cluster reaches the gateway."""
+        entry = self._config.kubernetes.entry
+        return entry.kind == "service" and entry.service_type == "ClusterIP"
 
     def interrupt(self, heard: bool) -> None:
         pass  # the provider gives up waiting by itself
@@ -101,8 +110,7 @@ class KubernetesTarget:
             names = [str(pod["metadata"]["name"]) for pod in self._pods() if not pods.leaving(pod)]
             roles = [(name, f"{address}{name}:{PROBE_PORT}/proxy") for name in sorted(names)]
             tried = client(self._stack, self._project, outputs, roles)._replace(way=address)
-            entry = self._config.entry
-            if entry.kind == "service" and entry.service_type == "ClusterIP":
+            if self._inside:
                 port = held.enter_context(self._kubectl.forward("service/gateway", CLIENT_PORT))
                 tried = tried._replace(gateway=urlsplit(tried.gateway)._replace(netloc=f"localhost:{port}").geturl())
             yield tried
