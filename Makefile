@@ -28,10 +28,12 @@ check: set-up ## format, lint and types; fast
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Images and the real cluster need root, and their first build takes half an hour: a target of their own.
-test: check ## everything but images and the cluster, with the real Pulumi CLI and the real model
-	$(BIN)/python -m pytest $(SHARED) --ignore tests/kubernetes --ignore tests/images
+# Images and the real cluster need root, and their first build takes half an hour; regions take ten minutes more: targets
+# of their own.
+test: check ## everything but images, clusters and regions, with the real Pulumi CLI and the real model
+	$(BIN)/python -m pytest $(SHARED) --ignore tests/kubernetes --ignore tests/images --ignore tests/aws
 	@echo "images and the tests on a real Kubernetes node are run by: make test-kubernetes"
+	@echo "whole regions on a double of AWS are run by: make test-aws"
 
 test-aws: set-up ## the aws target: the real Pulumi CLI, Terraform's AWS provider, moto
 	$(BIN)/python -m pytest -p tests.skips tests/aws
