@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -21,20 +23,25 @@ COMMANDS = (
     "cancel",
     "capacity",
     "cost",
+    "cluster-token",
 )
 
 
 class Lazy(click.Group):
-    """A group whose command `name` is the function `command` of the module scripts.`name`."""
+    """A group whose command `some-name` is the function `command` of the module scripts.some_name."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
-        return [name for name in COMMANDS if importlib.util.find_spec(f"scripts.{name}")]
+        return [name for name in COMMANDS if importlib.util.find_spec(_module(name))]
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(_context):
             return None
-        command: click.Command = importlib.import_module(f"scripts.{name}").command
+        command: click.Command = importlib.import_module(_module(name)).command
         return command
+
+
+def _module(name: str) -> str:
+    return f"scripts.{name.replace('-', '_')}"
 
 
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,6 +51,8 @@ def diphase() -> None:
 
 def main() -> None:
     """Entry point of the console script; a failure is one sentence and exit status 1, an interrupt 130."""
+    # What is started here, such as Pulumi's providers and kubectl, may ask for a token by the name `diphase`.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)])
     try:
         diphase.main(standalone_mode=False)
     except click.ClickException as error:
