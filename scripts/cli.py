@@ -21,6 +21,7 @@ COMMANDS = (
     "rollback",
     "images",
     "cancel",
+    "backend",
     "capacity",
     "cost",
     "cluster-token",

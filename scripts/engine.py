@@ -21,9 +21,10 @@ from pulumi import automation
 from infra.__main__ import main
 from infra.paths import PathError, cache_dir, project_dir
 from scripts import pulumi_cli, targets
-from scripts.faults import OperationFailed, holders_in, holders_named, locked, sentence, sentences
+from scripts.faults import Holder, OperationFailed, holders_in, holders_named, locked, sentence, sentences
 from scripts.policies import packs
 from scripts.progress import Progress
+from scripts.state.address import VARIABLE, Bucket, StackFile, backend
 
 PROJECT = "diphase"
 STATE_URL = "file://./.diphase/state"
@@ -56,6 +57,10 @@ class Engine:
             # An inline program passes no runtime options on, so the dynamic provider is told which Python has the SDK.
             "PULUMI_PYTHON_CMD": sys.executable,
         }
+        # What Pulumi.yaml says is for stacks of this machine; a region's state lies in a bucket beside it.
+        self._backend = backend(self.config_file, os.environ)
+        if self._backend:
+            self._environ[VARIABLE] = self._backend
 
     @functools.cached_property
     def target(self) -> targets.Target:
@@ -66,10 +71,15 @@ class Engine:
     def _stack(self) -> automation.Stack:
         if not self.config_file.exists():
             raise OperationFailed(f"there is no stack {self.name}: {self.config_file} does not exist")
-        # The file backend does not make its own folder.
-        (self.project / ".diphase" / "state").mkdir(parents=True, exist_ok=True)
+        if not self._backend:
+            # The file backend does not make its own folder.
+            (self.project / ".diphase" / "state").mkdir(parents=True, exist_ok=True)
         options = automation.LocalWorkspaceOptions(
-            work_dir=str(self.project), pulumi_command=self._cli, env_vars=self._environ
+            work_dir=str(self.project),
+            pulumi_command=self._cli,
+            env_vars=self._environ,
+            # Told when the stack is made, for without it the CLI takes a passphrase, whatever the file says.
+            secrets_provider=StackFile.read(self.config_file).secrets,
         )
         choose = automation.select_stack if self.exists() else automation.create_stack
         with self._faults(None):
@@ -117,7 +127,7 @@ class Engine:
 
     def _in_checkout(self) -> bool:
         """Whether the state is in the checkout's own folder, where looking costs nothing."""
-        if os.environ.get("PULUMI_BACKEND_URL"):
+        if self._backend:
             return False
         return STATE_URL in (self.project / "Pulumi.yaml").read_text()
 
@@ -140,8 +150,19 @@ class Engine:
 
     def locked(self) -> str | None:
         """Who holds the stack and what to do, as far as that can be seen beforehand; None where nobody is seen."""
-        holders = holders_in(self.project, PROJECT, self.name) if self._in_checkout() else []
+        holders = self.holders()
         return locked(holders, self.name) if holders else None
+
+    def holders(self) -> list[Holder] | None:
+        """Who holds the stack, of a state in the checkout or in S3; None for backends that only the CLI can ask."""
+        if self._in_checkout():
+            return holders_in(self.project, PROJECT, self.name)
+        bucket = Bucket.of(self._backend or "")
+        if bucket is None:
+            return None
+        from scripts.state import locks  # boto3, which a stack of this machine does without
+
+        return locks.holders(bucket, PROJECT, self.name)
 
     def cancel(self) -> None:
         """Take away the lock of an operation that is dead."""

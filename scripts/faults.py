@@ -6,9 +6,9 @@ import json
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -65,6 +65,11 @@ class Holder(NamedTuple):
     pid: int
     since: str
 
+    @classmethod
+    def of(cls, lock: Mapping[str, Any]) -> Holder:
+        """Who wrote a lock."""
+        return cls(lock["username"], lock["hostname"], lock["pid"], lock["timestamp"])
+
     @property
     def gone(self) -> bool:
         """Whether it is known to be dead: it ran on this machine, and does not any more."""
@@ -91,7 +96,7 @@ def holders_in(project: Path, name: str, stack: str) -> list[Holder]:
             lock = json.loads(path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):  # it is being made or taken away
             continue
-        found.append(Holder(lock["username"], lock["hostname"], lock["pid"], lock["timestamp"]))
+        found.append(Holder.of(lock))
     return found
 
 
