@@ -22,6 +22,7 @@ COMMANDS = (
     "images",
     "cancel",
     "backend",
+    "preflight",
     "capacity",
     "cost",
     "cluster-token",
