@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from scripts.preflight_checks import (
     addresses,
+    buckets,
+    certificates,
+    domain,
     identity,
+    images,
     offerings,
+    permissions,
     quotas,
     reservations,
     session,
     state,
+    versions,
+    weights,
 )
 from scripts.preflight_checks.check import Check
 from scripts.preflight_checks.cloud import Cloud, Unusable
@@ -25,10 +33,17 @@ CHECKS: tuple[Check, ...] = (
     identity.CHECK,
     session.CHECK,
     state.CHECK,
+    permissions.CHECK,
     quotas.CHECK,
     offerings.CHECK,
     reservations.CHECK,
     addresses.CHECK,
+    versions.CHECK,
+    domain.CHECK,
+    certificates.CHECK,
+    images.CHECK,
+    weights.CHECK,
+    buckets.CHECK,
 )
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 
@@ -61,6 +76,11 @@ def look(check: Check, cloud: Cloud, wanted: Wanted) -> list[Finding]:
         if code in DENIED:
             allow = f"allow {', '.join(check.reads)}, and it is looked at"
             return [Finding(check.name, "warning", f"these credentials may not look: {error.operation_name}", allow)]
-        return [Finding(check.name, "fault", f"AWS refused: {error}", "see what it says, and call this again")]
-    except BotoCoreError as error:
-        return [Finding(check.name, "fault", f"AWS was not reached: {error}", "see whether this machine reaches it")]
+        return [Finding(check.name, "fault", f"AWS refused: {_line(error)}", "see what it says, and call this again")]
+    except (BotoCoreError, ResponseParserError) as error:
+        return [Finding(check.name, "fault", f"no answer of AWS's: {_line(error)}", "see what is between here and AWS")]
+
+
+def _line(error: Exception) -> str:
+    """An error's first line: what stands between here and AWS may answer with a page."""
+    return str(error).partition("\n")[0]
